@@ -305,6 +305,13 @@ class NotForkable(Conflict):
     code = "NOT_FORKABLE"
 
 
+class NotHoldable(Conflict):
+    """A run that was cancelled and cleans up cannot be held."""
+
+    code = "NOT_HOLDABLE"
+    hint = "wait for its end; if its cleanup hangs, end it by force: run.cancel(force=True)"
+
+
 class NotRemovable(Conflict):
     """A run can be deleted only after it and all runs below it have ended."""
 

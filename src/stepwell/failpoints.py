@@ -22,6 +22,8 @@ TRANSACTIONS = (
     "deliver",
     "cancel",
     "retry",
+    "hold",
+    "force_end",
     "emit",
     "fan_out",
     "register",

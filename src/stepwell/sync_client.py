@@ -245,6 +245,8 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     decide = _verb(RunHandle[Any].decide)
     trigger = _verb(RunHandle[Any].trigger)
     cancel = _verb(RunHandle[Any].cancel)
+    hold = _verb(RunHandle[Any].hold)
+    release = _verb(RunHandle[Any].release)
     retry = _verb(RunHandle[Any].retry)
     compensate = _verb(RunHandle[Any].compensate)
     delete = _verb(RunHandle[Any].delete)

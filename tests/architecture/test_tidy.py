@@ -20,7 +20,10 @@ FUNCTION_LINES_MAX = 70
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "shared", "misc", "manager", "base_service"}
 
 # "path" or "path:function" -> the lines it may have, with the reason beside it
-LARGER: dict[str, int] = {}
+LARGER: dict[str, int] = {
+    "src/stepwell/client/handle.py": 650,  # every verb of a run has a method; what they do is elsewhere
+    "src/stepwell/errors.py": 650,  # one tree of all errors
+}
 
 LOOSE_TASK = "start it in a task group: a loose task outlives a lost lease"
 WALL_CLOCK = "ask the Clock: time is passed in"

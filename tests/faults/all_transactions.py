@@ -33,6 +33,7 @@ from tests.faults.workload import FAR, add, add_far, keep, stopped
 
 FINISH_SECONDS = 60.0
 BEAT_SECONDS = 0.7  # longer than a heartbeat
+HELD_SECONDS = 5.0  # until a run would begin that is held; less than a script takes, and what follows it
 
 
 @step
@@ -71,7 +72,19 @@ async def retired(ctx: Context, n: int) -> int:
     return n
 
 
-WORKFLOWS: list[Workflow[int, int]] = [everything, little, retired, second_chance, stopped]
+@workflow
+async def held(ctx: Context, n: int) -> int:
+    """Held before anybody claims it, and never released."""
+    return n
+
+
+@workflow
+async def forced(ctx: Context, n: int) -> int:
+    """Ended by force while it waits."""
+    return await ctx.signal("never", int)
+
+
+WORKFLOWS: list[Workflow[int, int]] = [everything, forced, held, little, retired, second_chance, stopped]
 EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
 
@@ -83,6 +96,7 @@ async def visit(engine: Engine) -> None:
     await engine.disable(retired, by="ann", reason="replaced")
     report("disabled", "retired")
     await engine.keys.create("ann", by="ann")
+    await _operated(engine)
     run = await engine.start(everything, 1, key="everything")
     report("started", "everything", run.id)
     with contextlib.suppress(RunEnded):
@@ -103,6 +117,17 @@ async def visit(engine: Engine) -> None:
     await _copied(engine)
     await reroute(engine, little, 1, key="rerouted")
     await run.result()
+
+
+async def _operated(engine: Engine) -> None:
+    """One run is held before it is due, another one is ended by force."""
+    kept = await engine.start(held, 1, key="held", delay=HELD_SECONDS)
+    with contextlib.suppress(RunEnded):  # if we died before the hold, it has begun meanwhile
+        await kept.hold(by="ann", reason="check the price")
+        report("held", kept.id)
+    other = await engine.start(forced, 1, key="forced")
+    await other.cancel("hangs", by="ann", force=True)
+    report("forced", other.id)
 
 
 async def _second_chance(engine: Engine) -> None:

@@ -147,6 +147,7 @@ async def _lived(engine: Engine, plan: Plan) -> None:
     await engine.disable(retired)
     await engine.enable(retired)
     await engine.keys.create("ann")
+    await _operated(engine, queue)
     engine.set_start_rates(StartRate("workflow", 1000))
     run = await engine.start(Booking, Order(_far(plan)), key=f"booking/{queue}", queue=queue)
     engine.set_start_rates()
@@ -161,6 +162,15 @@ async def _lived(engine: Engine, plan: Plan) -> None:
     await engine.drop_limit("queue", queue)
     await reroute(engine, Booking, Order(_far(plan)), key=f"rerouted/{queue}", queue=queue)
     await _copied(engine, run, queue)
+
+
+async def _operated(engine: Engine, queue: str) -> None:
+    """A run that nobody claims in this script is held, released and ended by force."""
+    run = await engine.start(retired, key=f"operated/{queue}", queue="nobody")
+    with contextlib.suppress(RunEnded):
+        await run.hold()
+        await run.release()
+    await run.cancel(force=True)
 
 
 async def _help(engine: Engine, run: RunHandle[Any]) -> None:

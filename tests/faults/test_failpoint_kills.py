@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepwell import Engine, failpoints
+from stepwell.domain.status import Status
 from stepwell.errors import WorkflowDisabled
 from tests.effort import rotating
 from tests.faults import forks
@@ -123,12 +124,30 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
     return result
 
 
-async def refused_since(victim: Victim) -> None:
-    """Before anybody repeats the call: a workflow whose disabling was acknowledged accepts no run."""
-    if "disabled retired\n" in victim.said:
-        async with Engine(victim.url, worker=False) as engine:
+async def acknowledged(victim: Victim) -> None:
+    """Before anybody repeats a call: what an operator was told holds."""
+    async with Engine(victim.url, worker=False) as engine:
+        if "disabled retired\n" in victim.said:
             with pytest.raises(WorkflowDisabled):
                 await engine.start(retired, 1)
+        for line in victim.said.splitlines(keepends=True):
+            match line.removesuffix("\n").split(" ") if line.endswith("\n") else []:
+                case ["held", run]:
+                    assert (await engine.handle(run).info()).held, victim.name
+                case ["forced", run]:
+                    state = await engine.handle(run).state()
+                    assert (state.status, state.forced) == (Status.CANCELLED, True), victim.name
+                case _:
+                    pass
+
+
+async def still_held(victim: Victim) -> None:
+    """After a clean process has done everything, a run that was held before has still not begun."""
+    if "held " not in victim.said:
+        return
+    async with Engine(victim.url, worker=False) as engine:
+        [run] = await engine.runs(workflow="held")
+        assert (run.status, run.held) == (Status.PENDING, True), victim.name
 
 
 def play(case: KillCase, environment: Environment) -> None:
@@ -137,8 +156,10 @@ def play(case: KillCase, environment: Environment) -> None:
     unreached = [victim.name for victim in case.victims if victim.code != KILLED]
     assert unreached == [], "these points were never reached"
     for victim in case.victims:
-        asyncio.run(refused_since(victim))
+        asyncio.run(acknowledged(victim))
     assert case.finish_all() == ""
+    for victim in case.victims:
+        asyncio.run(still_held(victim))
     violations = {}
     made = Figures(what="kill -9 at every failpoint", store=environment.store, faults={})
     made.faults["kills at a failpoint"] = len(case.victims)

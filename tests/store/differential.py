@@ -34,6 +34,8 @@ REPEATABLE = {
     "deliver",
     "cancel",
     "retry",
+    "hold",
+    "force_end",
     "emit",
     "fan_out",
     "finish_remote",
@@ -277,6 +279,21 @@ class Differential(RuleBasedStateMachine):
                 self.plan.pick.choice(failed) if failed and self.plan.often(0.8) else self.plan.some_run()
             )
             self.saw(f"retry {self.ask('retry', lambda store: store.retry(run_id), run_id)}")
+
+    @rule(pick=picks)
+    def operate(self, pick: int) -> None:
+        """A run is held, released, or ended by force."""
+        self._think(pick)
+        run_id = self.plan.some_run()
+        if self.plan.often(0.2):
+            row = self.trio.run(self.stores[0].read_run(run_id))
+            touched = [run_id, *([row.parent] if row and row.parent else []), *self.plan.runs[-8:]]
+            ask: Ask = lambda store: store.force_end(run_id, "why", by="ann")  # noqa: E731  # with a type
+            self.saw(f"force_end {self.ask('force_end', ask, *touched)}")
+            return
+        held = self.plan.often(0.5)
+        outcome = self.ask("hold", lambda store: store.hold(run_id, held=held, by="ann"), run_id)
+        self.saw(f"{'hold' if held else 'release'} {outcome}")
 
     @rule(pick=picks)
     def archive(self, pick: int) -> None:

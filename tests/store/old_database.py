@@ -43,7 +43,7 @@ async def write_runs(kind: str, place: str, copies: Sequence[RunCopy]) -> None:
         rows.append(("runs", _RUNS, list(run.values())))
         rows += [("events", _EVENTS, [copy.id, *event]) for event in copy.log]
         own = [copy.id, copy.workspace, copy.lane, 0, ""]
-        rows += [("tickets", _TICKETS, [*ticket, *own]) for ticket in copy.tickets]
+        rows += [("tickets", _TICKETS, [*ticket[:12], *own]) for ticket in copy.tickets]
     if kind == "sqlite":
         connection = apsw.Connection(place)
         for table, names, values in rows:

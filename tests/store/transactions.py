@@ -110,6 +110,17 @@ async def retry(scene: Scene) -> Call:
     return lambda: scene.store.retry(run_id)
 
 
+async def hold(scene: Scene) -> Call:
+    run_id = await scene.suspended()
+    return lambda: scene.store.hold(run_id, by="ann", reason="why")
+
+
+async def force_end(scene: Scene) -> Call:
+    claim = await scene.begun(parent=await scene.suspended(), parent_path="c")
+    await scene.ok(scene.member(claim, starts=[scene.new_run(parent=claim.run_id, parent_path="d")]))
+    return lambda: scene.store.force_end(claim.run_id, "why")
+
+
 async def emit(scene: Scene) -> Call:
     return lambda: scene.store.emit(EVENT)
 
@@ -199,6 +210,8 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "deliver": deliver,
     "cancel": cancel,
     "retry": retry,
+    "hold": hold,
+    "force_end": force_end,
     "emit": emit,
     "fan_out": fan_out,
     "register": register,

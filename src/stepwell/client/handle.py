@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepwell.client import decisions
+from stepwell.client import decisions, operations
 from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.open_waits import first_open_wait
 from stepwell.client.run_event import RunEvent, readable
@@ -446,13 +446,19 @@ class RunHandle(Generic[R]):
             case _:
                 pass
 
-    async def cancel(self, reason: str = "", *, by: str = "") -> bool:
-        """Ask the run to clean up and end. False if it had ended or was asked before."""
+    async def cancel(self, reason: str = "", *, by: str = "", force: bool = False) -> bool:
+        """Ask the run to clean up and end. False if it had ended or was asked before.
+
+        With `force` it ends at once and none of its code runs again, not even its cleanup: for a run whose
+        cleanup hangs. A step that is under way is stopped, its result is dropped. Its children are cancelled.
+        """
         if not isinstance(reason, str):
             raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
         reason = clean(reason)
         checked_text(by, "by")
         await self._check()
+        if force:
+            return await operations.force_end(self._client, self.id, by=by, reason=reason)
         store = self._client.store
         outcome = await self._client.call_idempotent(lambda: store.cancel(self.id, reason, by=by))
         if outcome is CancelOutcome.UNKNOWN:
@@ -461,6 +467,20 @@ class RunHandle(Generic[R]):
             self._client.notifier.notify_end(self.id, Ended(Status.CANCELLED, None, None))
         self._client.notifier.notify_work(self.id)
         return outcome is not CancelOutcome.ALREADY
+
+    async def hold(self, *, by: str = "", reason: str = "") -> bool:
+        """Stop the run until `release`: it begins nothing new. False if it was held before.
+
+        A step that is under way ends and is recorded. Messages are kept, and timers that become due fire when
+        the run is released. Cancelling it releases it.
+        """
+        await self._check()
+        return await operations.hold(self._client, self.id, held=True, by=by, reason=reason)
+
+    async def release(self, *, by: str = "", reason: str = "") -> bool:
+        """Let a held run continue. False if it was not held."""
+        await self._check()
+        return await operations.hold(self._client, self.id, held=False, by=by, reason=reason)
 
     async def retry(self, *, by: str = "", reason: str = "") -> None:
         """Retry a failed or timed-out run exactly where it stopped; its timeout begins anew."""

@@ -15,6 +15,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, InboxRow, LogRow, NewWait
 from stepwell.domain.fork.run_copy import RUN_COLUMNS, RunCopy, TicketCopy
+from stepwell.domain.holds import HoldRequest, read_hold
 from stepwell.domain.ids import RunId
 from stepwell.domain.lanes import read_lane
 from stepwell.domain.messages import PAYLOADS
@@ -69,6 +70,7 @@ class _Ticket(msgspec.Struct, frozen=True, kw_only=True):
     base: int
     at: float
     wakes: int
+    held: HoldRequest | None = None
 
 
 _NOTHING = Raw(b"")  # omitted from the file: null would be a result
@@ -135,7 +137,8 @@ def _run(copy: RunCopy) -> _Run:
         **values,
         log=[_Event(**row._asdict() | {"payload": Raw(row.payload)}) for row in copy.log],
         tickets=[
-            _Ticket(**t._asdict() | {"due_at": None if t.due_at == NEVER else t.due_at}) for t in copy.tickets
+            _Ticket(**t._asdict() | {"due_at": None if t.due_at == NEVER else t.due_at, "held": _hold(t)})
+            for t in copy.tickets
         ],
         inbox=[_Message(**row._asdict() | {"payload": Raw(row.payload)}) for row in copy.inbox],
         waits=list(copy.waits),
@@ -144,6 +147,10 @@ def _run(copy: RunCopy) -> _Run:
             for row in copy.lines
         ],
     )
+
+
+def _hold(ticket: TicketCopy) -> HoldRequest | None:
+    return None if ticket.held is None else read_hold(ticket.held)
 
 
 def read(data: bytes | str) -> list[RunCopy]:
@@ -182,7 +189,13 @@ def _copy(run: _Run) -> RunCopy:
         **values | {"id": RunId(run.id)},
         log=[LogRow(e.seq, e.kind, e.path, e.attempt, e.at, bytes(e.payload)) for e in run.log],
         tickets=[
-            TicketCopy(**msgspec.structs.asdict(t) | {"due_at": NEVER if t.due_at is None else t.due_at})
+            TicketCopy(
+                **msgspec.structs.asdict(t)
+                | {
+                    "due_at": NEVER if t.due_at is None else t.due_at,
+                    "held": None if t.held is None else msgspec.json.encode(t.held),
+                }
+            )
             for t in run.tickets
         ],
         inbox=[InboxRow(m.key, m.n, m.kind, m.name, bytes(m.payload), m.at, m.by) for m in run.inbox],

@@ -313,6 +313,14 @@ class RetryOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class HoldOutcome(StrEnum):
+    CHANGED = "changed"  # it is held, or released, now
+    ALREADY = "already"  # it was so before
+    ENDING = "ending"  # it was cancelled, and cleans up
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
 class PublishedEvent(NamedTuple):
     """A broadcast event. `id` makes emitting it idempotent, `key` selects among waits.
 
@@ -389,6 +397,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     test: bool
     number: int = 0  # within its workflow, from 1; 0: started before numbers were given
     started_by: str = ""
+    held: bool = False  # an operator stopped it, whatever its status is
 
 
 class TicketRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -406,6 +415,7 @@ class TicketRow(msgspec.Struct, frozen=True, kw_only=True):
     wakes: int
     losses: int
     lane: str = ""
+    held: bytes | None = None  # who holds it, when and why; see domain/holds
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):

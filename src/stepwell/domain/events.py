@@ -100,6 +100,20 @@ class Retried(Fact, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Held(Fact, frozen=True, kw_only=True):
+    """An operator stopped the run: nothing new begins until it is released."""
+
+    by: str = ""
+    reason: str = ""
+
+
+class Released(Fact, frozen=True, kw_only=True):
+    """The run may continue."""
+
+    by: str = ""
+    reason: str = ""
+
+
 class Continued(Fact, frozen=True, kw_only=True):
     """The run continued as a new generation; replay begins here."""
 
@@ -150,6 +164,7 @@ class Cancelled(Fact, frozen=True, kw_only=True):
     error: Problem | None = None  # of the cleanup
     unconsumed: list[str] = []
     by: str = ""  # who cancelled it, if it ended without an owner; otherwise CancelRequested says so
+    forced: bool = False  # ended by force: its code did not clean up
 
 
 class TimedOut(Fact, frozen=True, kw_only=True):
@@ -413,7 +428,7 @@ class LoopAdvanced(NodeFact, frozen=True, kw_only=True):
 ENDINGS = (Completed, Failed, Cancelled, TimedOut)
 
 FACTS: tuple[type[Fact], ...] = (
-    *(Accepted, Claimed, LeaseLost, Retried, Continued, CancelRequested),
+    *(Accepted, Claimed, LeaseLost, Held, Released, Retried, Continued, CancelRequested),
     *ENDINGS,
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
     *(ValueRecorded, DocumentSaved),

@@ -136,6 +136,11 @@ def cancel_request(
     return Message(run_id=run_id, key=CANCEL_KEY, kind="cancel", payload=payload, by=by)
 
 
+def forced_end(parent: RunId) -> str:
+    """The reason for the children of a run that was ended by force."""
+    return f"parent run {parent} was ended by force"
+
+
 def read_cancel(payload: bytes) -> CancelRequest:
     """The request of a `cancel` message, as this version or an older one wrote it."""
     asked: str | CancelRequest = msgspec.json.decode(payload, type=PAYLOADS["cancel"])

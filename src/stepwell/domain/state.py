@@ -90,6 +90,15 @@ class CompensationState:
     completed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """Since when a run is held, who asked for it and why."""
+
+    at: float
+    by: str = ""
+    reason: str = ""
+
+
 @dataclass(slots=True)
 class RunState:
     status: Status = Status.PENDING
@@ -117,6 +126,8 @@ class RunState:
     trigger: str = ""  # what started it
     started_by: str = ""
     cancelled_by: str = ""
+    forced: bool = False  # ended by force, without cleanup
+    held: HeldState | None = None  # as its log says; it may be held before its owner has written that
     retried_by: str = ""  # the last time
     steps_done: int = 0  # steps, transitions and nodes that reached their end, in all generations
     active_seconds: float = 0.0  # until the last event, without the time that it was suspended
@@ -239,6 +250,10 @@ def apply(state: RunState, event: Event) -> None:
             state.has_error, state.error, state.failing = True, fact.error, fact.transition
             state.retry_at = None if fact.retry_in is None else event.at + fact.retry_in
             state.retry_attempt = event.attempt + 1
+        case ev.Held():
+            state.held = HeldState(event.at, fact.by, fact.reason)
+        case ev.Released():
+            state.held = None
         case ev.Retried():
             state.status, state.error, state.unconsumed = Status.RUNNING, None, []
             state.has_error = state.has_error and fact.undo
@@ -363,7 +378,7 @@ def _close_wait(state: RunState, event: Event) -> None:
 
 
 def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.TimedOut) -> None:
-    state.unconsumed = fact.unconsumed
+    state.unconsumed, state.held = fact.unconsumed, None
     state.waits.clear()
     match fact:
         case ev.Completed():
@@ -373,5 +388,6 @@ def _end(state: RunState, fact: ev.Completed | ev.Failed | ev.Cancelled | ev.Tim
         case ev.Cancelled():
             state.status, state.reason = Status.CANCELLED, fact.reason
             state.cancelled_by = fact.by or state.cancelled_by
+            state.forced = fact.forced
         case ev.TimedOut():
             state.status, state.error, state.has_error = Status.TIMED_OUT, fact.error, True

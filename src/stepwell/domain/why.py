@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stepwell.domain.commit import NEVER, RunRow, TicketRow, WorkerRow
 from stepwell.domain.compensation import compensates
+from stepwell.domain.holds import read_hold
 from stepwell.domain.ids import needs_step
 from stepwell.domain.problems import in_words
 from stepwell.domain.state import OpenWait, RunState
@@ -35,7 +36,8 @@ def needs_state(run: RunRow, ticket: TicketRow | None, now: float) -> bool:
     """Whether `explain` needs the state: no need to read a long log if the run completed or is queued."""
     if run.status.terminal:
         return run.status is not Status.COMPLETED or run.kind == "machine"
-    return ticket is not None and (bool(ticket.lease) or ticket.due_at > now)
+    held = ticket is not None and ticket.held is not None
+    return ticket is not None and not held and (bool(ticket.lease) or ticket.due_at > now)
 
 
 def explain(
@@ -55,6 +57,8 @@ def explain(
         return Reason("ended", f"the run is {run.status}{where}{cause}{_not_undone(state)}")
     if ticket is None:
         return Reason("lost", "the run is not in the queue; please report this")
+    if ticket.held is not None:
+        return _held(ticket, workers)
     if ticket.lease:
         return _owned(ticket, state, workers, now)
     live = [worker for worker in workers if worker.lease_until > now]
@@ -79,6 +83,16 @@ def _not_undone(state: RunState) -> str:
 def _with_error(path: str, state: RunState) -> str:
     step = state.steps.get(compensates(path))
     return f"{path} ({in_words(step.error)})" if step is not None and step.error is not None else path
+
+
+def _held(ticket: TicketRow, workers: Sequence[WorkerRow]) -> Reason:
+    hold = read_hold(ticket.held or b"{}")
+    text = f"{hold.by or 'somebody'} held it at {_clock(hold.at)}{f': {hold.reason}' if hold.reason else ''}"
+    if ticket.lease:
+        owner = next((w for w in workers if w.id == ticket.owner), None)
+        worker = _named(owner) if owner is not None else ticket.owner
+        return Reason("held", f"{text}; worker {worker} still runs what had begun")
+    return Reason("held", f"{text}; release it to let it continue")
 
 
 def _owned(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow], now: float) -> Reason:

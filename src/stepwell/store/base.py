@@ -22,6 +22,7 @@ from stepwell.domain.commit import (
     Committed,
     Definition,
     Delivery,
+    HoldOutcome,
     InboxRow,
     LogRow,
     Message,
@@ -145,6 +146,27 @@ class Runs(Protocol):
 
         `undo` is written into Retried: the worker undoes the run instead of continuing it.
         A run that has begun to compensate gets no ticket: its steps are undone.
+        """
+        ...
+
+    async def hold(
+        self, run_id: RunId, *, held: bool = True, by: str = "", reason: str = "", encode: Encode = bytes
+    ) -> HoldOutcome:
+        """Hold a run, or release it: from the commit on, nobody takes a ticket of a held one.
+
+        Appends Held or Released if nobody owns the run and no earlier change waits in its inbox; otherwise
+        leaves a `hold` message for the owner. Messages still arrive, and due times do not change.
+        A cancel releases the run. Once it cleans up, it cannot be held (`ending`).
+        """
+        ...
+
+    async def force_end(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
+        """End a run as cancelled, owned or not: append Cancelled, delete its tickets, waits and messages.
+
+        Notifies its parent and asks its live children to cancel, except for detached ones. The commits of an
+        owner that had it are `lost` from then on.
         """
         ...
 

@@ -24,6 +24,7 @@ from stepwell.domain.commit import (
     Committed,
     Delivery,
     Finish,
+    HoldOutcome,
     InboxRow,
     LogRow,
     Message,
@@ -35,6 +36,7 @@ from stepwell.domain.commit import (
     RunFilter,
     RunRow,
     Started,
+    TicketRow,
     WorkflowSwitch,
 )
 from stepwell.domain.damage import damaged
@@ -145,6 +147,22 @@ class EncodedStore:
     ) -> CancelOutcome:
         return await self._store.cancel(run_id, reason, by=by, encode=self._encode)
 
+    async def force_end(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
+        return await self._store.force_end(run_id, reason, by=by, encode=self._encode)
+
+    async def hold(
+        self, run_id: RunId, *, held: bool = True, by: str = "", reason: str = "", encode: Encode = bytes
+    ) -> HoldOutcome:
+        return await self._store.hold(run_id, held=held, by=by, reason=reason, encode=self._encode)
+
+    async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
+        return [
+            row if row.held is None else replace(row, held=self._value(run_id, "held", row.held))
+            for row in await self._store.read_tickets(run_id)
+        ]
+
     async def retry(
         self,
         run_id: RunId,
@@ -244,6 +262,7 @@ class EncodedStore:
                 row if row.kind in PLAIN_KINDS else row._replace(payload=encode(row.payload))
                 for row in copy.log
             ],
+            tickets=[ticket._replace(held=self._maybe(ticket.held)) for ticket in copy.tickets],
             inbox=[row._replace(payload=encode(row.payload)) for row in copy.inbox],
             lines=[row._replace(payload=encode(row.payload)) for row in copy.lines],
         )
@@ -266,6 +285,10 @@ class EncodedStore:
             tags=self._tags(copy.id, copy.tags),
             digest=digest,
             log=[self._log_row(copy.id, row) for row in copy.log],
+            tickets=[
+                ticket if ticket.held is None else ticket._replace(held=decode("held", ticket.held))
+                for ticket in copy.tickets
+            ],
             inbox=[self._inbox_row(copy.id, row) for row in copy.inbox],
             lines=[self._line(copy.id, row) for row in copy.lines],
         )

@@ -17,6 +17,7 @@ from stepwell.testing.stores.cancel_retry import CancelRules, RetryRules
 from stepwell.testing.stores.claims import ClaimRules
 from stepwell.testing.stores.codec import EncodingRules
 from stepwell.testing.stores.commits import CommitRules
+from stepwell.testing.stores.holds import ForceRules, HoldRules
 from stepwell.testing.stores.limits import LimitRules
 from stepwell.testing.stores.local_starts import OwnStartRules
 from stepwell.testing.stores.messages import DecideRules, DeliverRules
@@ -50,6 +51,8 @@ class StoreSuite(
     DecideRules,
     CancelRules,
     RetryRules,
+    HoldRules,
+    ForceRules,
     ClaimRules,
     LimitRules,
     ReachRules,

@@ -31,6 +31,7 @@ class TicketCopy(NamedTuple):
     base: int
     at: float
     wakes: int
+    held: bytes | None = None
 
 
 class RunCopy(msgspec.Struct, frozen=True, kw_only=True):

@@ -216,6 +216,7 @@ class Activation:
             row = self.waits.rows.popleft()
             if not self._style.keeps(row):
                 self.waits.take(row)
+                self.draining = self.draining or self.waits.held
             return True
         path = self.timers.next_due()
         if path is None:

@@ -95,7 +95,7 @@ class Parking:
         timers.held = True
         return Park(
             seen=self._inbox.seen,
-            status=Status.RUNNING if draining or working else Status.SUSPENDED,
+            status=Status.RUNNING if working or (draining and run.calls.commands) else Status.SUSPENDED,
             due_at=min(due_at, limit_at),
             due_in=due_in,
             where_at=", ".join(call.text for call in list(calls)[:3]),

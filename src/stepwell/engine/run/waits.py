@@ -14,6 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.approvals import denies
 from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
+from stepwell.domain.holds import HOLD, read_hold
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import (
     HELD,
@@ -48,6 +49,7 @@ class Waits:
         self._broadcasts: Broadcasts | None = None  # most runs hear none
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals = Signals()
+        self.held = False  # an operator stopped the run, as far as its messages say
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
         self._approvals: dict[str, dict[str, ReceivedMessage]] = {}  # by path and key, of those still open
         for message in journal.messages.values():
@@ -232,6 +234,14 @@ class Waits:
             self._run.journal.cancel_reason = asked.reason
             self.keys[row.key] = None
             self._run.record(ev.CancelRequested(reason=asked.reason, by=asked.by))
+        elif row.kind == HOLD:
+            self._take_hold(row)
+
+    def _take_hold(self, row: InboxRow) -> None:
+        asked = read_hold(row.payload)
+        self._run.record(asked.fact)
+        # A later change is what counts.
+        self.held = asked.held and not any(row.kind == HOLD for row in self.rows)
 
     def _received(
         self,

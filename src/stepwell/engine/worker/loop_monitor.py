@@ -34,7 +34,7 @@ _FRAMES = 8
 _RUN_ONCE: Any = vars(asyncio.BaseEventLoop)["_run_once"].__code__
 
 
-class Held(NamedTuple):
+class HeldLoop(NamedTuple):
     """Which run blocked the loop, where, and for how long at least; `path` is '' for workflow code."""
 
     run_id: str
@@ -50,12 +50,12 @@ class LoopMonitor:
         self._loop_thread = threading.get_ident()
         self._beats = 0
         self._over = threading.Event()
-        self._held: Held | None = None
+        self._held: HeldLoop | None = None
 
     def beat(self) -> None:
         self._beats += 1
 
-    def take_held(self) -> Held | None:
+    def take_held(self) -> HeldLoop | None:
         """The code that blocked the loop last; returned once."""
         held, self._held = self._held, None
         return held
@@ -84,7 +84,7 @@ class LoopMonitor:
                     _log.warning("%s", held_by(frame, missed * self._look_seconds))
 
 
-async def report_held(store: Inbox, held: Held) -> None:
+async def report_held(store: Inbox, held: HeldLoop) -> None:
     """Leave a message for the next owner, which cannot see why the previous one was silent."""
     try:
         await store.deliver([loop_held(RunId(held.run_id), held.path, held.seconds)])
@@ -123,12 +123,12 @@ def _whose(frame: FrameType) -> str:
     return f"run {work.run_id} ({definition.name} version {definition.version})"
 
 
-def _holder(frame: FrameType, seconds: float) -> Held | None:
+def _holder(frame: FrameType, seconds: float) -> HeldLoop | None:
     work = _work(frame)
     if work is None:
         return None
     run_id, path = (work.run_id, "") if isinstance(work, Activation) else work.place
-    return Held(run_id, path, seconds)
+    return HeldLoop(run_id, path, seconds)
 
 
 def _work(frame: FrameType) -> StepAttempt | TransitionAttempt | Activation | None:

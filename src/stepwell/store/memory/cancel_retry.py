@@ -12,10 +12,10 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.domain.messages import EndNotice, cancel_request, child_ended
+from stepwell.domain.messages import EndNotice, cancel_request, child_ended, forced_end
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.store.base import Encode
-from stepwell.store.memory.tables import Tables, Ticket
+from stepwell.store.memory.tables import Run, Tables, Ticket
 from stepwell.store.memory.verb import transaction
 
 
@@ -32,17 +32,32 @@ class MemoryCancelRetry(Tables):
             return CancelOutcome.ALREADY
         if ticket.started:
             self._deliver(cancel_request(run_id, reason, encode, by=by))
-            ticket.ending = True
+            ticket.ending, ticket.held = True, None
             ticket.priority = ENDING_PRIORITY
             return CancelOutcome.REQUESTED
-        unconsumed = list(self._inbox.get(run_id, {}))
-        event = written(Cancelled(reason=reason, unconsumed=unconsumed, by=by))
+        self._end(run, ticket, Cancelled(reason=reason, by=by), encode)
+        return CancelOutcome.ENDED
+
+    @transaction("force_end")
+    async def force_end(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
+        run, ticket = self._runs.get(run_id), self._tickets.get((run_id, ""))
+        if run is None or ticket is None:
+            return CancelOutcome.UNKNOWN if run is None else CancelOutcome.ALREADY
+        self._end(run, ticket, Cancelled(reason=reason, by=by, forced=True), encode)
+        for child in sorted(r.row.id for r in self._runs.values() if r.row.parent == run_id):
+            self._deliver(cancel_request(child, forced_end(run_id), encode))
+        return CancelOutcome.ENDED
+
+    def _end(self, run: Run, ticket: Ticket, fact: Cancelled, encode: Encode) -> None:
+        run_id = run.row.id
+        event = written(replace(fact, unconsumed=list(self._inbox.get(run_id, {}))))
         at = self._append(ticket, [replace(event, payload=encode(event.payload))])
         self._finish(run_id, Finish(seen=ticket.wakes, status=Status.CANCELLED), at)
         if run.row.parent:
             ending = EndNotice(status=Status.CANCELLED, run=run_id)
             self._deliver(child_ended(RunId(run.row.parent), run.parent_path, ticket.head, ending))
-        return CancelOutcome.ENDED
 
     @transaction("retry")
     async def retry(

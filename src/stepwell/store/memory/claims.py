@@ -42,6 +42,7 @@ class MemoryClaims(MemoryLimits):
             ticket
             for ticket in self._tickets.values()
             if ticket.lease is None
+            and ticket.held is None
             and ticket.queue in request.queues
             and ticket.needs in request.needs
             and (ticket.losses >= SOLO_LOSSES) == request.solo

@@ -72,9 +72,10 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
         for path in commit.tickets_closed:
             self._tickets.pop((commit.run_id, path), None)
         for new in commit.tickets_opened:
-            self._tickets[commit.run_id, new.path] = Ticket(
+            ticket = self._tickets[commit.run_id, new.path] = Ticket(
                 commit.run_id, new.path, new.queue, new.needs, new.priority, now, now, head=new.seq, at=now
             )
+            ticket.held = self._tickets[commit.run_id, ""].held
         for run in commit.starts:
             if self._start(run).disabled:
                 copy, notice = refused_child(run, now)

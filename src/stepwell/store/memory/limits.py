@@ -47,7 +47,11 @@ class MemoryLimits(Tables):
             return runs
         now = self._clock()
         waiting = any(
-            ticket.lane and ticket.lease is None and ticket.due_at <= now and ticket.losses < SOLO_LOSSES
+            ticket.lane
+            and ticket.lease is None
+            and ticket.held is None
+            and ticket.due_at <= now
+            and ticket.losses < SOLO_LOSSES
             for ticket in self._tickets.values()
         )
         return clear_blocked_owners(runs, self._slots(), waiting=waiting)

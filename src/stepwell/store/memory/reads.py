@@ -31,9 +31,12 @@ class MemoryReads(MemoryLimits):
         if run is None:
             return None
         ticket = self._tickets.get((run_id, ""))
+        row = run.row
         if ticket is not None and ticket.lease is not None:
-            return replace(run.row, status=Status.RUNNING)
-        return run.row
+            row = replace(row, status=Status.RUNNING)
+        if ticket is not None and ticket.held is not None:
+            row = replace(row, held=True)
+        return row
 
     async def find_run(self, workspace: str, key: str) -> RunId | None:
         return self._known.get((workspace, key))
@@ -53,13 +56,15 @@ class MemoryReads(MemoryLimits):
     async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
         first: dict[tuple[str, str], Ticket] = {}
         for ticket in sorted(self._tickets.values(), key=claim_order):
-            if ticket.lease is None and ticket.queue in queues and ticket.needs not in needs:
+            free = ticket.lease is None and ticket.held is None
+            if free and ticket.queue in queues and ticket.needs not in needs:
                 first.setdefault((ticket.queue, ticket.needs), ticket)
         return [_ticket_row(first[kind]) for kind in sorted(first)]
 
     def next_due(self, needs: Sequence[str]) -> float:
         """When the next ticket with one of these needs is due; for tests, which move the clock."""
-        open_tickets = [t for t in self._tickets.values() if t.lease is None and t.needs in needs]
+        free = [t for t in self._tickets.values() if t.lease is None and t.held is None]
+        open_tickets = [t for t in free if t.needs in needs]
         if any(
             ticket.lane for ticket in open_tickets
         ):  # at a full limit tickets wait for others, not for time
@@ -97,4 +102,5 @@ def _ticket_row(ticket: Ticket) -> TicketRow:
         wakes=ticket.wakes,
         losses=ticket.losses,
         lane=ticket.lane,
+        held=ticket.held,
     )

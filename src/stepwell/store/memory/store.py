@@ -15,6 +15,7 @@ from stepwell.store.memory.cancel_retry import MemoryCancelRetry
 from stepwell.store.memory.claims import MemoryClaims
 from stepwell.store.memory.commits import MemoryCommits
 from stepwell.store.memory.definitions import MemoryDefinitions
+from stepwell.store.memory.holds import MemoryHolds
 from stepwell.store.memory.messages import MemoryMessages
 from stepwell.store.memory.reads import MemoryReads
 from stepwell.store.memory.step_logs import MemoryStepLogs
@@ -24,6 +25,7 @@ from stepwell.store.memory.workers import MemoryWorkers
 class MemoryStore(
     MemoryCommits,
     MemoryCancelRetry,
+    MemoryHolds,
     MemoryMessages,
     MemoryClaims,
     MemoryWorkers,

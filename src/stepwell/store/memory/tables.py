@@ -50,6 +50,7 @@ class Ticket:
     losses: int = 0
     lost_lease: str = ""
     lane: str = ""
+    held: bytes | None = None
 
     def free(self, now: float) -> None:
         self.lost_lease = self.lost_lease or self.lease or ""

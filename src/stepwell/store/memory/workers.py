@@ -62,7 +62,8 @@ class MemoryWorkers(Tables):
             ticket.losses += ticket.owner not in leaving
             ticket.free(now)
         solo_due = any(
-            t.lease is None and t.losses >= SOLO_LOSSES and t.due_at <= now for t in self._tickets.values()
+            t.lease is None and t.held is None and t.losses >= SOLO_LOSSES and t.due_at <= now
+            for t in self._tickets.values()
         )
         return Reaped(len(dead), len(lost), solo_due)
 

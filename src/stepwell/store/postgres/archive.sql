@@ -34,7 +34,7 @@ WHERE run_id = $1
 ORDER BY seq;
 
 -- name: copy_tickets
-SELECT path, queue, needs, priority, started, ending, not_before, due_at, head, base, at, wakes
+SELECT path, queue, needs, priority, started, ending, not_before, due_at, head, base, at, wakes, held
 FROM stepwell.tickets
 WHERE run_id = $1
 ORDER BY path;
@@ -95,9 +95,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7);
 -- name: restore_ticket
 INSERT INTO stepwell.tickets (
     run_id, workspace, lane, path, queue, needs, priority, started, ending, not_before, due_at, head, base,
-    at, wakes, losses, lost_lease
+    at, wakes, held, losses, lost_lease
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '');
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, '');
 
 -- name: restore_message
 INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at, sender)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
 from stepwell.domain.events import KIND, Cancelled, Retried, written
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import CancelRequest, EndNotice, cancel_request, child_ended
+from stepwell.domain.messages import CancelRequest, EndNotice, cancel_request, child_ended, forced_end
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.errors import InvalidInput
 from stepwell.store.base import Encode
@@ -41,7 +43,7 @@ class PgCancelRetry:
     async def _cancel(
         self, connection: Connection, run_id: RunId, run: Any, asked: CancelRequest, encode: Encode
     ) -> CancelOutcome:
-        parent, parent_path = run["parent"], run["parent_path"]
+        parent = run["parent"]
         last = {run_id: LAST_PATH} | ({RunId(parent): ""} if parent else {})
         tickets = await connection.fetch(self._sql["lock_tickets"], list(last), list(last.values()))
         own = next((row for row in tickets if (row["run_id"], row["path"]) == (run_id, "")), None)
@@ -52,17 +54,58 @@ class PgCancelRetry:
             await self._messages.write_deliveries(connection, [request])
             await connection.execute(self._sql["mark_ending"], run_id, ENDING_PRIORITY)
             return CancelOutcome.REQUESTED
+        await self._end(connection, run_id, run, Cancelled(reason=asked.reason, by=asked.by), encode)
+        return CancelOutcome.ENDED
+
+    async def force_end(
+        self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
+    ) -> CancelOutcome:
+        fact = Cancelled(reason=reason, by=by, forced=True)
+
+        async def read_children(connection: Connection) -> set[RunId]:
+            return {RunId(row[0]) for row in await connection.fetch(self._sql["live_children"], run_id)}
+
+        async def work(connection: Connection) -> CancelOutcome | None:
+            run = await connection.fetchrow(self._sql["read_parent"], run_id)
+            if run is None:
+                return CancelOutcome.UNKNOWN
+            last = {run_id: LAST_PATH} | dict.fromkeys(children, "")
+            last |= {RunId(run["parent"]): ""} if run["parent"] else {}
+            tickets = await connection.fetch(self._sql["lock_tickets"], list(last), list(last.values()))
+            if not any((row["run_id"], row["path"]) == (run_id, "") for row in tickets):
+                return CancelOutcome.ALREADY
+            live = await read_children(connection)
+            if not live <= children:  # its owner has just started more: their tickets must be locked too
+                return None
+            await self._end(connection, run_id, run, fact, encode)
+            requests = [cancel_request(child, forced_end(run_id), encode) for child in sorted(live)]
+            if requests:
+                await self._messages.write_deliveries(connection, requests)
+            return CancelOutcome.ENDED
+
+        outcome: CancelOutcome | None = None
+        while outcome is None:
+            children = await self._db.side_slots.run(read_children)
+            try:
+                outcome = await self._db.write("force_end", self._db.side_slots, work, again=False)
+            except Refused as error:
+                raise InvalidInput(f"PostgreSQL cannot hold this reason: {error}") from error
+        return outcome
+
+    async def _end(
+        self, connection: Connection, run_id: RunId, run: Any, fact: Cancelled, encode: Encode
+    ) -> None:
+        """Write the end of a run whose ticket is locked, as is that of its parent."""
         keys = [row[0] for row in await connection.fetch(self._sql["read_keys"], run_id)]
-        event = written(Cancelled(reason=asked.reason, unconsumed=keys, by=asked.by))
+        event = written(replace(fact, unconsumed=keys))
         assert event.kind == KIND[Cancelled] == Status.CANCELLED  # the statement writes both with one word
         seq = await connection.fetchval(
             self._sql["end_unowned"], self._db.now(), run_id, event.kind, encode(event.payload)
         )
-        if parent:
+        if run["parent"]:
             ending = EndNotice(status=Status.CANCELLED, run=run_id)
-            ended = child_ended(RunId(parent), parent_path, seq, ending)
+            ended = child_ended(RunId(run["parent"]), run["parent_path"], seq, ending)
             await self._messages.write_deliveries(connection, [ended])
-        return CancelOutcome.ENDED
 
     async def retry(
         self,

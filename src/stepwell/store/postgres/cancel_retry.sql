@@ -11,8 +11,18 @@ FROM stepwell.inbox
 WHERE run_id = $1
 ORDER BY n;
 
+-- name: live_children
+SELECT r.id
+FROM stepwell.runs AS r
+CROSS JOIN LATERAL (
+    SELECT FROM stepwell.tickets AS t WHERE t.run_id = r.id AND t.path = '' OFFSET 0
+) AS live
+WHERE r.parent = $1
+    AND r.parent <> ''
+ORDER BY r.id;
+
 -- name: end_unowned
--- The ticket is locked and nobody ever owned it, so its end may be written here.
+-- The ticket is locked, and nobody ever owned it or its owner loses it by this: so its end may be written here.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
 ),
@@ -47,7 +57,8 @@ RETURNING appended.seq;
 -- name: mark_ending
 UPDATE stepwell.tickets
 SET ending = true,
-    priority = $2
+    priority = $2,
+    held = NULL
 WHERE run_id = $1
     AND path = '';
 

@@ -42,6 +42,7 @@ lane_due AS MATERIALIZED (
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = $8::bool
@@ -54,6 +55,7 @@ lane_due AS MATERIALIZED (
         SELECT t.due_at
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = $8::bool
@@ -80,6 +82,7 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = q.queue
@@ -94,6 +97,7 @@ groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = f.queue
@@ -111,6 +115,7 @@ candidates AS MATERIALIZED (
         SELECT t.due_at, t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
@@ -130,6 +135,7 @@ later AS MATERIALIZED (
         SELECT t.due_at
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $8::bool
             AND t.queue = g.queue
@@ -195,6 +201,7 @@ locked AS MATERIALIZED (
         WHERE t.run_id = o.run_id
             AND t.path = o.path
             AND t.lease IS NULL
+            AND t.held IS NULL
             AND t.solo = $8::bool
             AND t.due_at <= clock.now
         FOR UPDATE SKIP LOCKED

@@ -260,7 +260,7 @@ ORDER BY e.seq;
 -- name: lock_tickets
 -- Lock all tickets that a transaction will touch, in the order that all transactions use. `last` is '' for
 -- the run alone, the highest text to include its remote steps, or a path to include those up to it.
-SELECT x.run_id, x.path, x.lease, x.head, x.wakes, x.started, x.ending
+SELECT x.run_id, x.path, x.lease, x.head, x.wakes, x.started, x.ending, x.held
 FROM (
     SELECT u.run_id, max(u.last) AS last
     FROM unnest($1::text[], $2::text[]) AS u (run_id, last)
@@ -268,7 +268,7 @@ FROM (
     ORDER BY u.run_id
 ) AS m
 CROSS JOIN LATERAL (
-    SELECT t.run_id, t.path, t.lease, t.head, t.wakes, t.started, t.ending
+    SELECT t.run_id, t.path, t.lease, t.head, t.wakes, t.started, t.ending, t.held
     FROM stepwell.tickets AS t
     WHERE t.run_id = m.run_id
         AND t.path <= m.last
@@ -286,16 +286,18 @@ WHERE t.run_id = ANY (ARRAY[c.run_id])
 -- Opening a path again replaces its ticket.
 INSERT INTO stepwell.tickets (
     run_id, path, queue, needs, workspace, lane, priority, started, ending, not_before, due_at,
-    head, base, at, wakes, losses, lost_lease
+    head, base, at, wakes, losses, lost_lease, held
 )
 SELECT
     o.run_id, o.path, o.queue, o.needs, r.workspace, '', o.priority, false, false, clock.now, clock.now,
-    o.seq, 1, clock.now, 0, 0, ''
+    o.seq, 1, clock.now, 0, 0, '', r.held
 FROM (SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now) AS clock
 CROSS JOIN unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[])
     AS o (run_id, path, queue, needs, priority, seq)
-CROSS JOIN LATERAL (SELECT x.workspace FROM stepwell.runs AS x WHERE x.id = o.run_id OFFSET 0) AS r
+CROSS JOIN LATERAL (
+    SELECT x.workspace, x.held FROM stepwell.tickets AS x WHERE x.run_id = o.run_id AND x.path = '' OFFSET 0
+) AS r
 ON CONFLICT (run_id, path) DO UPDATE
 SET queue = excluded.queue, needs = excluded.needs, priority = excluded.priority, started = false,
     ending = false, not_before = excluded.not_before, due_at = excluded.due_at, owner = NULL, lease = NULL,
-    head = excluded.head, at = excluded.at, wakes = 0, losses = 0, lost_lease = '';
+    head = excluded.head, at = excluded.at, wakes = 0, losses = 0, lost_lease = '', held = excluded.held;

@@ -23,6 +23,7 @@ WITH RECURSIVE l AS (
         SELECT t.lane
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $1::bool
         ORDER BY t.lane
@@ -35,6 +36,7 @@ WITH RECURSIVE l AS (
         SELECT t.lane
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $1::bool
             AND t.lane > l.lane
@@ -60,6 +62,7 @@ WITH RECURSIVE k AS (
         SELECT t.queue, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = false
@@ -73,6 +76,7 @@ WITH RECURSIVE k AS (
         SELECT t.queue, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = false
@@ -88,6 +92,7 @@ SELECT EXISTS (
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.due_at < 'Infinity'
             AND t.solo = false
@@ -100,12 +105,23 @@ SELECT EXISTS (
 
 -- name: resting_lanes
 -- Reads every suspended run of a lane: used only if a limit counts suspended runs.
-SELECT t.lane, count(*)
-FROM stepwell.tickets AS t
-WHERE t.lease IS NULL
-    AND t.lane <> ''
-    AND t.started
-GROUP BY t.lane;
+SELECT r.lane, count(*)
+FROM (
+    SELECT t.lane
+    FROM stepwell.tickets AS t
+    WHERE t.lease IS NULL
+        AND t.held IS NULL
+        AND t.lane <> ''
+        AND t.started
+    UNION ALL
+    SELECT t.lane
+    FROM stepwell.tickets AS t
+    WHERE t.lease IS NULL
+        AND t.held IS NOT NULL
+        AND t.lane <> ''
+        AND t.started
+) AS r
+GROUP BY r.lane;
 
 -- name: read_limits
 SELECT kind, workspace, name, most, hold, set_by
@@ -141,6 +157,7 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $4::bool
             AND t.lane = l.lane
@@ -155,6 +172,7 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = $4::bool
             AND t.lane = f.lane
@@ -170,6 +188,7 @@ CROSS JOIN LATERAL (
     SELECT t.due_at, t.run_id, t.ending
     FROM stepwell.tickets AS t
     WHERE t.lease IS NULL
+        AND t.held IS NULL
         AND t.lane <> ''
         AND t.solo = $4::bool
         AND t.lane = g.lane
@@ -189,6 +208,7 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $3::bool
             AND t.queue = k.queue
@@ -203,6 +223,7 @@ WITH RECURSIVE groups AS (
         SELECT t.started, t.priority
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $3::bool
             AND t.queue = f.queue
@@ -218,6 +239,7 @@ CROSS JOIN LATERAL (
     SELECT t.due_at, t.run_id, t.path
     FROM stepwell.tickets AS t
     WHERE t.lease IS NULL
+        AND t.held IS NULL
         AND t.lane = ''
         AND t.solo = $3::bool
         AND t.queue = g.queue
@@ -240,6 +262,7 @@ WITH locked AS MATERIALIZED (
         WHERE t.run_id = w.run_id
             AND t.path = w.path
             AND t.lease IS NULL
+            AND t.held IS NULL
             AND t.due_at <= $5::float8
         FOR UPDATE SKIP LOCKED
     ) AS l
@@ -307,6 +330,7 @@ WITH found AS MATERIALIZED (
         SELECT t.run_id, t.path
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = $3::bool
             AND t.queue = k.queue

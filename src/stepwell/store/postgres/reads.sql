@@ -23,7 +23,8 @@ SELECT
     r.id, r.workspace, r.workflow, r.version, r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by
+    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by,
+    t.held IS NOT NULL AS held
 FROM stepwell.runs AS r
 LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;
@@ -50,10 +51,11 @@ FROM (
         r.id, r.workspace, r.workflow, r.version, r.kind,
         CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
         r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-        r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by
+        r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by,
+        t.held IS NOT NULL AS held
     FROM stepwell.runs AS r
     LEFT JOIN LATERAL (
-        SELECT x.lease
+        SELECT x.lease, x.held
         FROM stepwell.tickets AS x
         WHERE x.run_id = r.id
             AND x.path = ''
@@ -85,7 +87,7 @@ ORDER BY queue;
 
 -- name: read_tickets
 SELECT run_id, path, queue, needs, priority, started, ending, due_at, owner, lease, head, wakes, losses,
-    lane
+    lane, held
 FROM stepwell.tickets
 WHERE run_id = $1
 ORDER BY path;
@@ -102,6 +104,7 @@ open AS (
         SELECT t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = s.solo
             AND t.queue = q.queue
@@ -115,6 +118,7 @@ open AS (
         SELECT t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = o.solo
             AND t.queue = o.queue
@@ -130,6 +134,7 @@ lanes AS (
         SELECT t.lane, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = s.solo
         ORDER BY t.lane, t.needs
@@ -142,6 +147,7 @@ lanes AS (
         SELECT t.lane, t.needs
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = l.solo
             AND (t.lane, t.needs) > (l.lane, l.needs)
@@ -156,6 +162,7 @@ firsts AS (
         SELECT t.*
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo = o.solo
             AND t.queue = o.queue
@@ -171,6 +178,7 @@ firsts AS (
         SELECT t.*
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo = l.solo
             AND t.lane = l.lane
@@ -182,7 +190,7 @@ firsts AS (
 )
 SELECT DISTINCT ON (f.queue, f.needs)
     f.run_id, f.path, f.queue, f.needs, f.priority, f.started, f.ending, f.due_at, f.owner, f.lease, f.head,
-    f.wakes, f.losses, f.lane
+    f.wakes, f.losses, f.lane, f.held
 FROM firsts AS f
 WHERE f.queue = ANY ($1::text[])
 ORDER BY f.queue, f.needs, f.started DESC, f.priority DESC, f.due_at, f.run_id, f.path;

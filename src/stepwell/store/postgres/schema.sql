@@ -18,6 +18,7 @@
 --   contact           since when the workers have been in touch with the database without a gap.
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
+--   holds             workflows, queues and workspaces whose runs nobody may take, with who asked and why.
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
 --   run_numbers       the last number given to, or reserved for, a run of each workflow.
@@ -136,6 +137,7 @@ CREATE TABLE stepwell.tickets (
     losses integer NOT NULL, -- owners lost since something was settled
     lost_lease text COLLATE "C" NOT NULL, -- of the owner that was lost, until the next one wrote it down
     solo boolean NOT NULL GENERATED ALWAYS AS (losses >= 2) STORED, -- only to be taken alone
+    held bytea, -- nobody may take it: JSON with who asked for that, when and why
     PRIMARY KEY (run_id, path)
 )
 WITH (
@@ -149,20 +151,23 @@ WITH (
 );
 
 -- The queue. A claim jumps from one (queue, needs, started, priority) to the next and reads only the first
--- entries of each. It holds unowned tickets only, so commits that keep their lease never touch it.
+-- entries of each. It has only tickets that nobody owns or holds, so commits that keep their lease never touch it.
 CREATE INDEX tickets_open
     ON stepwell.tickets (solo, queue, needs, started DESC, priority DESC, due_at, run_id, path)
-    WHERE lease IS NULL AND lane = '';
+    WHERE lease IS NULL AND held IS NULL AND lane = '';
 
 -- The same for runs that limits apply to: those that wait at a full limit hold up nobody else.
 CREATE INDEX tickets_lane
     ON stepwell.tickets (solo, lane, needs, started DESC, priority DESC, due_at, run_id, path)
-    WHERE lease IS NULL AND lane <> '';
+    WHERE lease IS NULL AND held IS NULL AND lane <> '';
 
 -- When the next ticket of a lane is due, for each kind of work: so that runs which are suspended cost a claim
 -- no look at the lanes. The last condition keeps the planner from using it for anything else.
 CREATE INDEX tickets_lane_due ON stepwell.tickets (solo, queue, needs, due_at)
-    WHERE lease IS NULL AND lane <> '' AND due_at < 'Infinity';
+    WHERE lease IS NULL AND held IS NULL AND lane <> '' AND due_at < 'Infinity';
+
+-- Those that were held.
+CREATE INDEX tickets_on_hold ON stepwell.tickets (lane) WHERE held IS NOT NULL;
 
 -- What is used of the limits.
 CREATE INDEX tickets_held ON stepwell.tickets (lane) WHERE lease IS NOT NULL AND lane <> '';
@@ -242,7 +247,8 @@ CREATE TABLE stepwell.workers (
     needs text[] COLLATE "C" NOT NULL,
     lease_seconds double precision NOT NULL,
     lease_until double precision NOT NULL, -- not indexed, so that a heartbeat stays in its page
-    leaving boolean NOT NULL DEFAULT false -- asked to stop: what it still owns when it dies does not count as lost
+    leaving boolean NOT NULL DEFAULT false, -- about to stop: what it still owns when it dies does not count as lost
+    drain bytea -- somebody asked it to stop: JSON with who, when and why
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
@@ -262,6 +268,16 @@ CREATE TABLE stepwell.limits (
     most integer,
     hold text COLLATE "C" NOT NULL,
     set_by text COLLATE "C" NOT NULL DEFAULT '',
+    PRIMARY KEY (kind, workspace, name)
+);
+
+CREATE TABLE stepwell.holds (
+    kind text COLLATE "C" NOT NULL, -- workspace, workflow or queue
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    held_by text COLLATE "C" NOT NULL,
+    reason bytea NOT NULL,
+    at double precision NOT NULL,
     PRIMARY KEY (kind, workspace, name)
 );
 

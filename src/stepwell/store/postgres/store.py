@@ -17,6 +17,7 @@ from stepwell.store.postgres.claims import PgClaims
 from stepwell.store.postgres.commits import PgCommits
 from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE, Database
 from stepwell.store.postgres.definitions import PgDefinitions
+from stepwell.store.postgres.holds import PgHolds
 from stepwell.store.postgres.limits import PgLimits
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.migrate import prepare
@@ -84,7 +85,8 @@ class PostgresStore:
         self.commit, self.transact = commits.commit, self._transactions.transact
 
         endings = PgCancelRetry(db, messages)
-        self.cancel, self.retry = endings.cancel, endings.retry
+        self.cancel, self.retry, self.force_end = endings.cancel, endings.retry, endings.force_end
+        self.hold = PgHolds(db, messages).hold
 
         self._claims = claims = PgClaims(db, limits)
         self.claim, self.reroute = claims.claim, claims.reroute

@@ -114,6 +114,7 @@ SELECT
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane = ''
             AND t.solo
             AND t.due_at <= clock.now
@@ -122,6 +123,7 @@ SELECT
         SELECT
         FROM stepwell.tickets AS t
         WHERE t.lease IS NULL
+            AND t.held IS NULL
             AND t.lane <> ''
             AND t.solo
             AND t.due_at <= clock.now

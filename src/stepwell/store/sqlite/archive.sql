@@ -26,7 +26,7 @@ FROM runs
 WHERE id = ?1;
 
 -- name: copy_tickets
-SELECT path, queue, needs, priority, started, ending, not_before, due_at, head, base, at, wakes
+SELECT path, queue, needs, priority, started, ending, not_before, due_at, head, base, at, wakes, held
 FROM tickets
 WHERE run_id = ?1
 ORDER BY path;
@@ -61,9 +61,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 -- name: restore_ticket
 INSERT INTO tickets (
     run_id, workspace, lane, path, queue, needs, priority, started, ending, not_before, due_at, head, base,
-    at, wakes
+    at, wakes, held
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: run_to_remove
 SELECT EXISTS (SELECT 1 FROM runs AS above WHERE above.id = runs.parent) AS is_child

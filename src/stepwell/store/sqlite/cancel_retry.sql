@@ -8,7 +8,7 @@ WHERE runs.id = ?1;
 
 -- name: mark_ending
 UPDATE tickets
-SET ending = 1, priority = ?2
+SET ending = 1, priority = ?2, held = NULL
 WHERE run_id = ?1 AND path = '';
 
 -- name: inbox_keys
@@ -16,6 +16,13 @@ SELECT key
 FROM inbox
 WHERE run_id = ?1
 ORDER BY n;
+
+-- name: live_children
+SELECT runs.id
+FROM runs
+CROSS JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
+WHERE runs.parent = ?1 AND runs.parent <> ''
+ORDER BY runs.id;
 
 -- name: run_to_retry
 SELECT

@@ -12,14 +12,14 @@ kinds (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT kinds.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = kinds.queue AND needs > kinds.needs
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = kinds.queue AND needs > kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IS NOT NULL
@@ -28,7 +28,7 @@ ranks (queue, needs, rank) AS (
     SELECT kinds.queue, kinds.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = kinds.queue AND needs = kinds.needs
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = kinds.queue AND needs = kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IN (SELECT value FROM json_each(?2))
@@ -36,7 +36,7 @@ ranks (queue, needs, rank) AS (
     SELECT ranks.queue, ranks.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
             AND rank > ranks.rank
     )
     FROM ranks
@@ -49,7 +49,7 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
 ) AS due_at, EXISTS (
     SELECT 1
     FROM tickets
-    WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > ''
+    WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane > ''
 ) AS lanes, EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') AS limits
 FROM workers
 WHERE id = ?3
@@ -57,7 +57,7 @@ UNION ALL
 SELECT ranks.queue, ranks.needs, ranks.rank, (
     SELECT min(due_at)
     FROM tickets
-    WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
+    WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
         AND rank = ranks.rank
 ), NULL AS lanes, NULL AS limits
 FROM ranks
@@ -71,14 +71,14 @@ kinds (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT kinds.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = kinds.queue AND needs > kinds.needs
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = kinds.queue AND needs > kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IS NOT NULL
@@ -87,7 +87,7 @@ ranks (queue, needs, rank) AS (
     SELECT kinds.queue, kinds.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = kinds.queue AND needs = kinds.needs
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = kinds.queue AND needs = kinds.needs
     )
     FROM kinds
     WHERE kinds.needs IN (SELECT value FROM json_each(?2))
@@ -95,7 +95,7 @@ ranks (queue, needs, rank) AS (
     SELECT ranks.queue, ranks.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
             AND rank > ranks.rank
     )
     FROM ranks
@@ -108,7 +108,7 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
 ) AS due_at, EXISTS (
     SELECT 1
     FROM tickets
-    WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > ''
+    WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane > ''
 ) AS lanes, EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') AS limits
 FROM workers
 WHERE id = ?3
@@ -116,7 +116,7 @@ UNION ALL
 SELECT ranks.queue, ranks.needs, ranks.rank, (
     SELECT min(due_at)
     FROM tickets
-    WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
+    WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = ranks.queue AND needs = ranks.needs
         AND rank = ranks.rank
 ), NULL AS lanes, NULL AS limits
 FROM ranks
@@ -127,14 +127,14 @@ ORDER BY rank;
 -- The first tickets of one group, one more than wanted: it says when the group is due next.
 SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 0, rank
 FROM tickets
-WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id, path
 LIMIT ?4;
 
 -- name: solo_tickets
 SELECT due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 0, rank
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id, path
 LIMIT ?4;
 
@@ -142,9 +142,9 @@ LIMIT ?4;
 -- Lanes with free tickets, the kinds of work in them, and their ranks: jumps along the index.
 WITH RECURSIVE
 lanes (lane) AS (
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '')
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '')
     UNION ALL
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
     FROM lanes
     WHERE lanes.lane IS NOT NULL
 ),
@@ -152,7 +152,7 @@ ranks (lane, needs, rank) AS (
     SELECT lanes.lane, wanted.value, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane AND needs = wanted.value
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane AND needs = wanted.value
     )
     FROM lanes
     CROSS JOIN json_each(?1) AS wanted
@@ -161,7 +161,7 @@ ranks (lane, needs, rank) AS (
     SELECT ranks.lane, ranks.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ranks.lane AND needs = ranks.needs
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = ranks.lane AND needs = ranks.needs
             AND rank > ranks.rank
     )
     FROM ranks
@@ -177,7 +177,7 @@ SELECT
     lane, started, priority, ending,
     due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 1, rank
 FROM tickets
-WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id
 LIMIT ?4;
 
@@ -185,9 +185,9 @@ LIMIT ?4;
 -- Lanes with free tickets, the kinds of work in them, and their ranks: jumps along the index.
 WITH RECURSIVE
 lanes (lane) AS (
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '')
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '')
     UNION ALL
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > lanes.lane)
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane > lanes.lane)
     FROM lanes
     WHERE lanes.lane IS NOT NULL
 ),
@@ -195,7 +195,7 @@ ranks (lane, needs, rank) AS (
     SELECT lanes.lane, wanted.value, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = lanes.lane AND needs = wanted.value
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = lanes.lane AND needs = wanted.value
     )
     FROM lanes
     CROSS JOIN json_each(?1) AS wanted
@@ -204,7 +204,7 @@ ranks (lane, needs, rank) AS (
     SELECT ranks.lane, ranks.needs, (
         SELECT min(rank)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ranks.lane AND needs = ranks.needs
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = ranks.lane AND needs = ranks.needs
             AND rank > ranks.rank
     )
     FROM ranks
@@ -220,7 +220,7 @@ SELECT
     lane, started, priority, ending,
     due_at, run_id, path, needs, head, wakes, losses, lost_lease, base, 1, rank
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2 AND rank = ?3
 ORDER BY due_at, run_id
 LIMIT ?4;
 

@@ -14,9 +14,11 @@ ROLLBACK TO member;
 -- name: put_remote_ticket
 -- The ticket of a remote step; opening it again replaces it together with its lease.
 INSERT OR REPLACE INTO tickets (
-    run_id, path, queue, needs, workspace, lane, priority, started, not_before, due_at, head, at
+    run_id, path, queue, needs, workspace, lane, priority, started, not_before, due_at, head, at, held
 )
-VALUES (?1, ?2, ?3, ?4, ?5, '', ?6, 0, ?7, ?7, ?8, ?7);
+VALUES (
+    ?1, ?2, ?3, ?4, ?5, '', ?6, 0, ?7, ?7, ?8, ?7, (SELECT held FROM tickets WHERE run_id = ?1 AND path = '')
+);
 
 -- name: delete_ticket
 DELETE FROM tickets

@@ -5,7 +5,7 @@
 SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
-WHERE lease IS NULL AND losses < 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT ?3;
 
@@ -13,7 +13,7 @@ LIMIT ?3;
 SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
-WHERE lease IS NULL AND losses >= 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT ?3;
 
@@ -40,7 +40,7 @@ GROUP BY lane;
 -- Whether a ticket of a lane is due and free.
 SELECT 1
 FROM tickets
-WHERE lease IS NULL AND losses < 2 AND lane <> '' AND due_at <= ?1
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND due_at <= ?1
 LIMIT 1;
 
 -- name: resting_lanes

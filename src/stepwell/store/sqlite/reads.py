@@ -75,6 +75,7 @@ def _run_row(row: Row) -> RunRow:
         test=bool(row[18]),
         number=row[19],
         started_by=row[20],
+        held=bool(row[21]),
     )
 
 
@@ -102,6 +103,7 @@ def _ticket_row(row: Row) -> TicketRow:
         wakes=row[11],
         losses=row[12],
         lane=row[13],
+        held=row[14],
     )
 
 

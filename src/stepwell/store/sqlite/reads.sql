@@ -19,7 +19,8 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
+    tickets.held IS NOT NULL AS held
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id = ?1;
@@ -35,7 +36,8 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
+    tickets.held IS NOT NULL AS held
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE +runs.workspace = :workspace  -- the + keeps it from walking the keys instead
@@ -50,7 +52,8 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
+    tickets.held IS NOT NULL AS held
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id < :before
@@ -66,7 +69,8 @@ SELECT
     runs.id, runs.workspace, runs.workflow, runs.version, runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS shown,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
-    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by
+    runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
+    tickets.held IS NOT NULL AS held
 FROM (
     SELECT id FROM runs WHERE workspace = :workspace AND key = :key AND key <> ''
     UNION
@@ -98,7 +102,7 @@ ORDER BY queue;
 -- name: read_tickets
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at,
-    coalesce(owner, '') AS owner, coalesce(lease, '') AS lease, head, wakes, losses, lane
+    coalesce(owner, '') AS owner, coalesce(lease, '') AS lease, head, wakes, losses, lane, held
 FROM tickets
 WHERE run_id = ?1
 ORDER BY path;
@@ -111,14 +115,14 @@ open (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT open.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = open.queue AND needs > open.needs
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = open.queue AND needs > open.needs
     )
     FROM open
     WHERE open.needs IS NOT NULL
@@ -127,22 +131,22 @@ solo (queue, needs) AS (
     SELECT wanted.value, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = wanted.value
     )
     FROM json_each(?1) AS wanted
     UNION ALL
     SELECT solo.queue, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = solo.queue AND needs > solo.needs
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = solo.queue AND needs > solo.needs
     )
     FROM solo
     WHERE solo.needs IS NOT NULL
 ),
 lanes (lane) AS (
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '')
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '')
     UNION ALL
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane > lanes.lane)
     FROM lanes
     WHERE lanes.lane IS NOT NULL
 ),
@@ -150,7 +154,7 @@ open_lanes (lane, needs) AS (
     SELECT lanes.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = lanes.lane
     )
     FROM lanes
     WHERE lanes.lane IS NOT NULL
@@ -158,17 +162,17 @@ open_lanes (lane, needs) AS (
     SELECT open_lanes.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = open_lanes.lane
+        WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = open_lanes.lane
             AND needs > open_lanes.needs
     )
     FROM open_lanes
     WHERE open_lanes.needs IS NOT NULL
 ),
 solo_lanes (lane) AS (
-    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '')
+    SELECT (SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '')
     UNION ALL
     SELECT (
-        SELECT min(lane) FROM tickets WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane > solo_lanes.lane
+        SELECT min(lane) FROM tickets WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane > solo_lanes.lane
     )
     FROM solo_lanes
     WHERE solo_lanes.lane IS NOT NULL
@@ -177,7 +181,7 @@ solo_lane_kinds (lane, needs) AS (
     SELECT solo_lanes.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lanes.lane
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lanes.lane
     )
     FROM solo_lanes
     WHERE solo_lanes.lane IS NOT NULL
@@ -185,7 +189,7 @@ solo_lane_kinds (lane, needs) AS (
     SELECT solo_lane_kinds.lane, (
         SELECT min(needs)
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lane_kinds.lane
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = solo_lane_kinds.lane
             AND needs > solo_lane_kinds.needs
     )
     FROM solo_lane_kinds
@@ -207,35 +211,35 @@ WHERE needs IS NOT NULL AND needs NOT IN (SELECT value FROM json_each(?2));
 -- name: first_open
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane
+    losses, lane, held
 FROM tickets
-WHERE lease IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '' AND queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id, path
 LIMIT 1;
 
 -- name: first_solo
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane
+    losses, lane, held
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id, path
 LIMIT 1;
 
 -- name: first_open_in_lane
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane
+    losses, lane, held
 FROM tickets
-WHERE lease IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT 1;
 
 -- name: first_solo_in_lane
 SELECT
     run_id, path, queue, needs, priority, started, ending, due_at, '' AS owner, '' AS lease, head, wakes,
-    losses, lane
+    losses, lane, held
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT 1;

@@ -14,10 +14,12 @@
 --   waits             open waits that others must find: broadcast events and decisions; and how far runs
 --                     have taken events (kind cursor)
 --   published_events  broadcast events, kept for a while for runs that are about to wait
---   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot)
+--   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot);
+--                     `drain` is a request to stop: JSON with who asked for it, when and why
 --   contact           one row: since when the fleet has been in touch with this file without a gap
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere
+--   holds             workflows, queues and workspaces whose runs nobody may take, with who asked and why
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate
 --   definitions       versions of workflows, for those who start runs without their code
 --   run_numbers       the last number given to a run of each workflow
@@ -100,26 +102,30 @@ CREATE TABLE tickets (
     lost_lease TEXT NOT NULL DEFAULT '',
     -- started before fresh, then by priority: one ascending number, so that a claim can leap over groups
     rank INTEGER GENERATED ALWAYS AS ((1 - started) * 1099511627776 - priority) VIRTUAL,
+    held BLOB, -- nobody may take it: JSON with who asked for that, when and why
     PRIMARY KEY (run_id, path)
 ) STRICT, WITHOUT ROWID;
 
--- What a claim walks: only tickets that nobody has, so owned ones cost nothing here.
+-- What a claim walks: only tickets that nobody has or holds, so the others cost nothing here.
 CREATE INDEX tickets_open ON tickets (queue, needs, rank, due_at, run_id, path)
-    WHERE lease IS NULL AND losses < 2 AND lane = '';
+    WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane = '';
 
 -- Those that lost two owners are taken alone.
 CREATE INDEX tickets_solo ON tickets (queue, needs, rank, due_at, run_id, path)
-    WHERE lease IS NULL AND losses >= 2 AND lane = '';
+    WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '';
 
 -- The same for runs that limits apply to: those that wait at a full limit hold up nobody else.
 CREATE INDEX tickets_lane ON tickets (lane, needs, rank, due_at, run_id)
-    WHERE lease IS NULL AND losses < 2 AND lane <> '';
+    WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '';
 
 CREATE INDEX tickets_lane_solo ON tickets (lane, needs, rank, due_at, run_id)
-    WHERE lease IS NULL AND losses >= 2 AND lane <> '';
+    WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '';
 
 -- Does anybody wait there? A start that wants an owner asks that.
-CREATE INDEX tickets_lane_due ON tickets (due_at) WHERE lease IS NULL AND losses < 2 AND lane <> '';
+CREATE INDEX tickets_lane_due ON tickets (due_at) WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '';
+
+-- Those that were held.
+CREATE INDEX tickets_on_hold ON tickets (lane) WHERE held IS NOT NULL;
 
 -- What is used of the limits.
 CREATE INDEX tickets_held ON tickets (lane) WHERE lease IS NOT NULL AND lane <> '';
@@ -178,7 +184,8 @@ CREATE TABLE workers (
     lease_seconds REAL NOT NULL,
     lease_until REAL NOT NULL,
     boot TEXT NOT NULL,
-    leaving INTEGER NOT NULL DEFAULT 0
+    leaving INTEGER NOT NULL DEFAULT 0,
+    drain BLOB
 ) STRICT;
 
 CREATE TABLE contact (
@@ -195,6 +202,16 @@ CREATE TABLE limits (
     most INTEGER,
     hold TEXT NOT NULL,
     set_by TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (kind, workspace, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE holds (
+    kind TEXT NOT NULL, -- workspace, workflow or queue
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    held_by TEXT NOT NULL,
+    reason BLOB NOT NULL,
+    at REAL NOT NULL,
     PRIMARY KEY (kind, workspace, name)
 ) STRICT, WITHOUT ROWID;
 

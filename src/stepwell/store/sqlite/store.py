@@ -21,6 +21,7 @@ from stepwell.store.sqlite import (
     database_file,
     definitions,
     guard,
+    holds,
     limits,
     messages,
     rates,
@@ -103,6 +104,8 @@ class SqliteStore:
     transact = _write("transact", transactions.transact, alone=True)
     cancel = _write("cancel", cancel_retry.cancel)
     retry = _write("retry", cancel_retry.retry)
+    hold = _write("hold", holds.hold)
+    force_end = _write("force_end", cancel_retry.force_end)
 
     # Inbox
 

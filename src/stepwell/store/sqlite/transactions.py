@@ -28,7 +28,7 @@ PROGRESS_STEPS = 10_000  # of SQLite's machine between two looks at the clock; l
 OURS = frozenset(
     {
         *("runs", "events", "tickets", "inbox", "waits", "published_events"),
-        *("workers", "contact", "definitions", "limits", "start_windows"),
+        *("workers", "contact", "definitions", "limits", "holds", "start_windows"),
     }
 )
 _WRITES = frozenset(

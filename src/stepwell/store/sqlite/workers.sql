@@ -49,12 +49,12 @@ SELECT
     EXISTS (
         SELECT 1
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane = '' AND due_at <= ?1
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND due_at <= ?1
     )
     OR EXISTS (
         SELECT 1
         FROM tickets
-        WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND due_at <= ?1
+        WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND due_at <= ?1
     ),
     coalesce(contact.since, 0.0), coalesce(contact.last, 0.0), coalesce(contact.boot, ''),
     workers.id, workers.name, workers.queues, workers.needs,
@@ -81,9 +81,9 @@ WHERE run_id = ?1 AND path = ?2;
 -- name: solo_due
 SELECT 1
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND lane = '' AND due_at <= ?1
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane = '' AND due_at <= ?1
 UNION ALL
 SELECT 1
 FROM tickets
-WHERE lease IS NULL AND losses >= 2 AND lane <> '' AND due_at <= ?1
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND due_at <= ?1
 LIMIT 1;
