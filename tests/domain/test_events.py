@@ -111,9 +111,9 @@ FULL: list[Fact] = [
         since=4.0,
         choices=[TriggerChoice(name="c", form=VALUE, title="t")],
     ),
-    WaitEnded(outcome="answered", received="k"),
     WaitReassigned(assignees=["ann"], by="bob", reason="away"),
     WaitReminded(by="bob", reason="urgent"),
+    WaitEnded(outcome="answered", received="k"),
     Received(key="k", n=3, what="signal", name="n", payload=VALUE, rejected="bad", choice="c", by="me"),
     TransitionCompleted(
         transition="t",
@@ -214,6 +214,8 @@ def test_names_on_disk_stay() -> None:
         "value_recorded",
         "wait_ended",
         "wait_opened",
+        "wait_reassigned",
+        "wait_reminded",
     ]
 
 
