@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stepwell.client import Client, RunEvent, RunHandle
     from stepwell.client.rates import StartRate
     from stepwell.domain.documents import Document
+    from stepwell.domain.event_schema import event_schema
     from stepwell.domain.limits import Concurrency, Limit
     from stepwell.domain.program import Context, StepContext, SyncContext
     from stepwell.domain.retry import Retry
@@ -67,6 +68,7 @@ _WHERE = {
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
     "asgi": "server.app",
+    "event_schema": "domain.event_schema",
     "graph": "authoring.graphs.workflow",
     "merger": "authoring.graphs.nodes.join",
     "node": "authoring.graphs.nodes.steps",
@@ -109,6 +111,7 @@ __all__ = [
     "WaitTimedOut",
     "Workflow",
     "asgi",
+    "event_schema",
     "graph",
     "merger",
     "node",

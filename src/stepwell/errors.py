@@ -58,7 +58,7 @@ Permanent, RetryAfter             raised by authors in a step: never retry · re
 DirectStepCall (UserWarning)      a step was called without ctx.step; an error with Settings.direct_calls
 
 Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ Suspended · OwnershipLost · Continue · TransitionStopped
+├─ CodeLeft · OwnershipLost · Continue · TransitionStopped
 └─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up after it
 """
 
@@ -579,8 +579,8 @@ class Unwind(BaseException):
     """Leaves workflow code without being one of its errors."""
 
 
-class Suspended(Unwind):
-    """The run is parked; its code is dropped, and replayed when something happens."""
+class CodeLeft(Unwind):
+    """The run is parked or begins anew: its code is dropped, and replayed when something happens."""
 
 
 class OwnershipLost(Unwind):

@@ -66,7 +66,7 @@ def test_runs_are_found_and_what_holds_them_up_is_told(
 
     assert main(["runs", "events", waiting, "--json", *here]) == 0
     kinds = [json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()]
-    assert kinds == ["accepted", "claimed", "wait_opened"]
+    assert kinds == ["accepted", "claimed", "wait_opened", "suspended"]
     assert main(["runs", "events", waiting, *here]) == 0
     assert capsys.readouterr().out.splitlines()[2].split()[3:5] == ["wait_opened", "0/signal:more#1"]
 

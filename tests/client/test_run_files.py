@@ -225,7 +225,7 @@ def broken_files(file: bytes) -> list[tuple[bytes, str]]:
         (changed(version="7"), "its version is '7'"),
         (changed(kind="machine"), "its kind is 'machine'"),
         (changed(log=[log[0], {**log[0], "seq": 2}, *log[2:]]), "begins twice"),
-        (changed(status="completed", tickets=[]), "it is completed, but its log ends with wait_opened"),
+        (changed(status="completed", tickets=[]), "it is completed, but its log ends with suspended"),
         (changed(log=log[1:]), "not numbered"),
         (changed(log=[]), "begin"),
         (changed(log=[{**log[0], "kind": "claimed"}, *log[1:]]), "cannot be read"),

@@ -207,7 +207,8 @@ class RunHandle(Generic[R]):
         async with aclosing(self._pages(after, follow=follow)) as pages:
             async for page in pages:
                 for row in page:
-                    yield readable(row, self.id)
+                    for event in readable(row, self.id):
+                        yield event
 
     async def logs(
         self, path: str = "", *, attempt: int = 0, after: int = 0, limit: int = LINES_PAGE

@@ -35,6 +35,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened."""
 
+    starts: tuple[str, ...] = ()  # paths of the nodes of a graph that begin because of it
+
 
 # The run
 
@@ -89,6 +91,14 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
     """The previous owner died or froze; what it did after its last event is not recorded."""
 
     lease: str
+
+
+class Suspended(Fact, frozen=True, kw_only=True):
+    """The run waits for a time or a message, and nobody owns it. Written with the commit that parks it."""
+
+
+class Resumed(Fact, frozen=True, kw_only=True):
+    """A suspended run continues; written with its next owner's first commit."""
 
 
 class Retried(Fact, frozen=True, kw_only=True):
@@ -384,6 +394,10 @@ class NodeFact(Fact, frozen=True, kw_only=True):
     """Follows from the facts before it: recorded once, and never needed to decide anything."""
 
 
+class NodeStarted(NodeFact, frozen=True, kw_only=True):
+    """A node began after the fact that led to it was written. Otherwise that fact has it in `starts`."""
+
+
 class NodeCompleted(NodeFact, frozen=True, kw_only=True):
     """A node that is not a step completed; a step has its own fact."""
 
@@ -425,10 +439,18 @@ class LoopAdvanced(NodeFact, frozen=True, kw_only=True):
     count: int
 
 
+class LoopCompleted(NodeFact, frozen=True, kw_only=True):
+    """Every iteration is over; the loop's NodeCompleted follows."""
+
+    done: int
+    failed: int = 0
+
+
 ENDINGS = (Completed, Failed, Cancelled, TimedOut)
 
 FACTS: tuple[type[Fact], ...] = (
     *(Accepted, Claimed, LeaseLost, Held, Released, Retried, Continued, CancelRequested),
+    *(Suspended, Resumed),
     *ENDINGS,
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
     *(ValueRecorded, DocumentSaved),
@@ -437,8 +459,8 @@ FACTS: tuple[type[Fact], ...] = (
     *(TransitionCompleted, TransitionFailed),
     *(ChildStarted, ChildEnded),
     *(Published, Progress),
-    *(NodeCompleted, NodeFailed, NodeSkipped, NodeCancelled),
-    *(JoinLate, MergeConflict, LoopStarted, LoopAdvanced),
+    *(NodeStarted, NodeCompleted, NodeFailed, NodeSkipped, NodeCancelled),
+    *(JoinLate, MergeConflict, LoopStarted, LoopAdvanced, LoopCompleted),
 )
 
 
@@ -480,6 +502,21 @@ class Event(NamedTuple):
 def written(fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
     """The fact as a store keeps it."""
     return NewEvent(KIND[type(fact)], path, attempt, _encode(fact))
+
+
+def starting(event: NewEvent, path: str, *, first: bool) -> NewEvent:
+    """The same event with one more node in `starts`.
+
+    Its payload is extended, not encoded again: there is one such path for every node of a graph.
+    """
+    payload = event.payload
+    if not first:
+        payload = payload[:-2] + b"," + _encode(path) + b"]}"
+    elif len(payload) == len(b"{}"):
+        payload = b'{"starts":[' + _encode(path) + b"]}"
+    else:
+        payload = payload[:-1] + b',"starts":[' + _encode(path) + b"]}"
+    return NewEvent(event.kind, event.path, event.attempt, payload)
 
 
 def read(row: LogRow, run: str = "") -> Event:

@@ -216,6 +216,8 @@ def apply(state: RunState, event: Event) -> None:
             state.copied = fact.origin.copied if fact.origin is not None else 0
         case ev.CancelRequested():
             state.reason, state.cancelled_by = fact.reason, fact.by
+        case ev.Suspended():
+            state.status, state.suspended_at = Status.SUSPENDED, event.at
         case ev.Claimed():
             state.status, state.lease, state.worker = Status.RUNNING, fact.lease, fact.worker
         case ev.StepScheduled() | ev.StepStarted() | ev.StepCompleted() | ev.StepFailed():

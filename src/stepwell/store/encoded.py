@@ -58,6 +58,9 @@ PLAIN_KINDS = frozenset(
         "timer_set",
         "timer_fired",
         "step_started",
+        "node_started",
+        "suspended",
+        "resumed",
         "wait_ended",
         "compensation_completed",
     }

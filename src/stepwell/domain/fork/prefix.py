@@ -304,9 +304,16 @@ def graph_prefix(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
         if isinstance(event.fact, _STANDALONE)
         or (event.path in settled and not isinstance(event.fact, _REPEATED))
     ]
-    return ForkPrefix(
-        [events[0], *(event for event in kept if event.path in begun or not _is_child(event))], seq
-    )
+    kept = [event for event in kept if event.path in begun or not _is_child(event)]
+    return ForkPrefix([events[0], *(_starting(event, settled) for event in kept)], seq)
+
+
+def _starting(event: Event, nodes: set[str]) -> Event:
+    """The event, of whose `starts` only these are kept: the new run records when the others begin."""
+    starts = event.fact.starts
+    if not starts:
+        return event
+    return event._replace(fact=replace(event.fact, starts=tuple(p for p in starts if p in nodes)))
 
 
 def _without_retried_failures(events: Sequence[Event]) -> list[Event]:

@@ -16,7 +16,7 @@ from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.thread_bridge import Make, Reply, ThreadBridge, ThreadContext, turn
 from stepwell.engine.run.port import RunPort
 from stepwell.engine.run.workflow_loop import CANCELLING, RunCancelling
-from stepwell.errors import Suspended
+from stepwell.errors import CodeLeft
 
 
 class FunctionThread:
@@ -62,7 +62,7 @@ class FunctionThread:
     def _enter(self, make: Make, reply: Reply) -> None:
         run = self._run
         if run.closed is not None or self._left:
-            reply.set_exception((run.closed or Suspended)())
+            reply.set_exception((run.closed or CodeLeft)())
             return
         self.running = False
         self._pending = reply
@@ -78,7 +78,7 @@ class FunctionThread:
         self.running = True
         if task.cancelled():
             cancelling = self._run.cancelling and self._run.closed is None
-            reply.set_exception(RunCancelling() if cancelling else Suspended())
+            reply.set_exception(RunCancelling() if cancelling else CodeLeft())
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
         else:

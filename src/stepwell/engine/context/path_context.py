@@ -14,11 +14,13 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
+from stepwell.domain.commit import NewEvent
 from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import result_path
 from stepwell.engine.run.calls import ChildCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.run.children import lookup_step, new_child, stored_workflow
+from stepwell.engine.run.log_writer import LogWriter
 from stepwell.engine.run.port import Call, RunPort
 from stepwell.engine.run.values import time_at
 
@@ -42,8 +44,10 @@ class FormCodec:
 
 
 class PathContext:
-    def __init__(self, run: RunPort) -> None:
+    def __init__(self, run: RunPort, writer: LogWriter) -> None:
         self._run = run
+        self._writer = writer
+        self._starts: NewEvent | None = None  # the last drafted event, if nodes begin because of it
         self._loop = run.loop
         self._prefix = f"{self._loop.root.path}/"
 
@@ -160,6 +164,27 @@ class PathContext:
         self._run.calls.withdrawn.add(self._prefix + place)
 
     # Recording
+
+    def started(self, place: str) -> None:
+        """Record that a node began, once: a replay records nothing for a node that the log knows.
+
+        The fact that led to it says so. Nothing waits for this, and it asks for no commit of its own.
+        """
+        run, path = self._run, self._prefix + place
+        if run.calls.replaying:
+            news = run.journal.news
+            if (
+                path in run.calls.recorded
+                or f"node_started {path}" in news
+                or f"node_completed {path}" in news
+            ):
+                return
+        events = self._writer.draft.events
+        if events:
+            last = events[-1]
+            events[-1] = self._starts = ev.starting(last, path, first=last is not self._starts)
+        else:
+            events.append(ev.written(ev.NodeStarted(), path))
 
     def note(self, fact: ev.NodeFact, place: str) -> None:
         """Record a fact once: a replay that passes here again records nothing."""

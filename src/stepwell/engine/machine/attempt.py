@@ -26,7 +26,7 @@ from stepwell.engine.machine.task_tracker import current as _tracked
 from stepwell.engine.run.port import RunParts, check_open
 from stepwell.engine.run.values import record_value, recorded_value
 from stepwell.engine.run.workflow_loop import RunCancelling, TaskScope, outside
-from stepwell.errors import NotDurable, Suspended, TransitionTimedOut, Unwind
+from stepwell.errors import CodeLeft, NotDurable, TransitionTimedOut, Unwind
 
 
 class AttemptDriver(Protocol):
@@ -357,7 +357,7 @@ class TransitionAttempt:
     def check(self) -> None:
         check_open(self._run)
         if self.over:
-            raise Suspended  # a later attempt may be under way: this one must not write
+            raise CodeLeft  # a later attempt may be under way: this one must not write
 
     async def cross(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb of the workflow's context there, and wait for it here."""
@@ -414,7 +414,7 @@ class TransitionAttempt:
             elif isinstance(reply, asyncio.Future):
                 reply.cancel()
             else:
-                reply.set_exception(Suspended())  # a thread's own CancelledError is one that code may catch
+                reply.set_exception(CodeLeft())  # a thread's own CancelledError is one that code may catch
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
             if isinstance(reply, asyncio.Future):

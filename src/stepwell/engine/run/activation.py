@@ -43,7 +43,7 @@ from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
 from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoop
-from stepwell.errors import CodeChanged, LogDamaged, OwnershipLost, Suspended, Unwind
+from stepwell.errors import CodeChanged, CodeLeft, LogDamaged, OwnershipLost, Unwind
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -97,7 +97,8 @@ class Activation:
     def begin(self, *, draining: bool = False) -> None:
         """Replay what is recorded, then continue from there. Draining: begin nothing beyond the log."""
         self.draining = draining
-        for fact in opening(self.claim, self.services.worker, self.timers.claimed_at):
+        since, suspended = self.timers.claimed_at, self.journal.suspended
+        for fact in opening(self.claim, self.services.worker, since, suspended=suspended):
             self.writer.open_with(fact)
         self.timers.limit_run(self.journal, self.timed_out)
         if self.writer.losses >= self.services.lost_leases_max:
@@ -376,7 +377,7 @@ class Activation:
     def _given_back(self, then: Park | Finish) -> None:
         """The lease was given back: leave the code, and report it."""
         now = self.timers.now()
-        self.close(Suspended)
+        self.close(CodeLeft)
         if isinstance(then, Park):
             due = min(then.due_at - now, then.due_in)
             if due != NEVER:
@@ -388,8 +389,8 @@ class Activation:
     def _begin_generation(self, fact: ev.Continued) -> None:
         """continue_as_new is on disk: leave the code and begin it again."""
         self.steps.stop_all()
-        self.closed = Suspended
-        self.loop.unwind([call.future for call in self.calls.pending.values()], Suspended)
+        self.closed = CodeLeft
+        self.loop.unwind([call.future for call in self.calls.pending.values()], CodeLeft)
         self.closed = None
         absorb(self.journal, ev.Event(self.writer.head, self.writer.last_at, "", 0, fact))
         self.timers.dues.clear()
@@ -431,8 +432,8 @@ class Activation:
         for call in list(self.calls.pending.values()):
             self.withdraw(call)
         self.steps.stop_all()
-        self.closed = Suspended
-        self.loop.unwind((), Suspended)
+        self.closed = CodeLeft
+        self.loop.unwind((), CodeLeft)
         if self._style.thread is not None:
             self._style.thread.leave()
         self.closed = None

@@ -146,6 +146,7 @@ class Journal(msgspec.Struct, eq=False):
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     lease: str = ""
     claimed_at: float = 0.0
+    suspended: bool = False  # it waits, and nobody has owned it since
     by_visits: bool = False  # of a machine
 
     @property
@@ -187,6 +188,8 @@ def absorb(journal: Journal, event: Event) -> None:
     if isinstance(fact, ev.Claimed):
         count_active(journal, fact.since or event.at)
     journal.head, journal.last_at = event.seq, event.at
+    if fact.starts:
+        journal.news.update([f"node_started {started}" for started in fact.starts])
     match fact:
         case ev.StepCompleted() | ev.TimerFired() | ev.ChildEnded():
             _answered(journal, event)
@@ -248,9 +251,11 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
     match event.fact:
         case ev.Claimed() as claimed:
             journal.claims += 1
-            journal.lease = claimed.lease
+            journal.lease, journal.suspended = claimed.lease, False
             journal.claimed_at = claimed.since or event.at
             journal.started_at = journal.started_at or event.at
+        case ev.Suspended():
+            journal.suspended = True
         case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed
         case ev.Retried(undo=True) if journal.compensation is None:

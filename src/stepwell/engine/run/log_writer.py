@@ -23,6 +23,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.events import SETTLING, Fact, written
 from stepwell.domain.ids import LeaseId, RunId
+from stepwell.domain.status import Status
 from stepwell.engine.run.services import Submits
 
 _ROW_BYTES = 200  # of an event, beside its payload
@@ -98,6 +99,7 @@ class Rest(msgspec.Struct, eq=False):
 
 _log = logging.getLogger("stepwell.engine")
 
+_SUSPENDED = written(ev.Suspended())
 _OPENING = (ev.KIND[ev.LeaseLost], ev.KIND[ev.Claimed])
 Written = Callable[[Draft, Committed, Park | Finish | None], None]
 
@@ -115,7 +117,7 @@ class LogWriter:
         self.in_flight: Draft | None = None  # what comes now goes with the next
         self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
         self._turn_free: asyncio.Event | None = None  # created by the first transactional step that waits
-        self.head = claim.head  # the log ends here
+        self.head = self._first_head = claim.head  # the log ends here
         self.last_at = 0.0  # when it last grew
         self.barrier = 0  # seq of the last fact that was drafted
         self.draft = Draft()
@@ -204,6 +206,10 @@ class LogWriter:
         draft, self.draft = self.draft, Draft()
         self.in_flight = draft
         commit = draft.commit(self._run_id, self.lease, self.head, then)
+        untouched = not draft.events and self.head == self._first_head
+        if type(then) is Park and then.status is Status.SUSPENDED and not untouched:
+            # Not in the draft: a refused park suspends nothing, and shifts no seq that was promised.
+            commit.events = [*draft.events, _SUSPENDED]
         self._committer.submit(commit, draft.size, self._answered)
 
     def _answered(self, result: Committed, then: Park | Finish | None) -> None:
@@ -267,10 +273,11 @@ class LogWriter:
                 self._turn_free.set()
 
 
-def opening(claim: Claim, worker: str, since: float = 0.0) -> list[ev.Fact]:
+def opening(claim: Claim, worker: str, since: float = 0.0, *, suspended: bool = False) -> list[ev.Fact]:
     """What the log says of a new owner before anything else."""
     lost = [ev.LeaseLost(lease=claim.lost_lease)] if claim.lost_lease else []
-    return [*lost, ev.Claimed(lease=claim.lease, worker=worker, since=since)]
+    resumed = [ev.Resumed()] if suspended else []
+    return [*lost, ev.Claimed(lease=claim.lease, worker=worker, since=since), *resumed]
 
 
 def _unheard(draft: Draft, result: Committed, then: Park | Finish | None) -> None:

@@ -32,7 +32,7 @@ from stepwell.engine.worker.retention import Retention
 from stepwell.engine.worker.roster import Roster
 from stepwell.engine.worker.step_log_writer import StepLogWriter
 from stepwell.engine.worker.styles import STYLES
-from stepwell.errors import LogDamaged, StoreError, Suspended
+from stepwell.errors import CodeLeft, LogDamaged, StoreError
 from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.outage import outlast
@@ -336,7 +336,7 @@ class Worker:
         key = (work.claim.run_id, work.claim.path)
         if self.active.get(key) is work:
             del self.active[key]
-        if isinstance(work, Activation) and work.closed is Suspended:
+        if isinstance(work, Activation) and work.closed is CodeLeft:
             self._orphans.note_released(work.claim.lease)
         if isinstance(work, Activation) and work.damage is not None:
             self._runner.spawn(self._damaged.set_aside(work.claim, work.damage))

@@ -18,7 +18,7 @@ from stepwell.authoring.graphs.errors import NodeError
 from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
-from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind
+from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind, NodeRun
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import PathCalls, Startable
@@ -59,7 +59,9 @@ class Driver:
         while frontier.actions:
             actions, frontier.actions = frontier.actions, []
             for action in actions:
-                if isinstance(action, Command):
+                if isinstance(action, NodeRun):
+                    self._ctx.started(action.path)
+                elif isinstance(action, Command):
                     if action.done:
                         self._ctx.forgo(action.path)
                     else:
@@ -251,6 +253,8 @@ def fact_of(marker: Marker) -> ev.NodeFact:
             return ev.LoopStarted(count=data)
         case MarkerKind.LOOP_ADVANCED:
             return ev.LoopAdvanced(done=data[0], count=data[1])
+        case MarkerKind.LOOP_COMPLETED:
+            return ev.LoopCompleted(done=data[0], failed=data[1])
 
 
 def problem_of_failure(failure: Failure) -> ev.Problem:

@@ -197,6 +197,7 @@ class Frontier:
                 return
         if self._observe is not None and node_run.node.role is Role.CONTAINER:
             self._observe(node_run)
+        self.actions.append(node_run)
         self.apply(node_run, self._starter.start(node_run))
 
     def _step_limit(self, node_run: NodeRun) -> None:
@@ -344,6 +345,8 @@ class Frontier:
         verdict = decide(node.behaviour, seen)
         if verdict is not JoinVerdict.WAIT:
             node_run = self._add(scope, node, scope.base)
+            if verdict is not JoinVerdict.SKIP:
+                self.actions.append(node_run)
             clock = scope.clocks.pop(index, None)
             if clock is not None:
                 self._withdraw(clock)

@@ -181,8 +181,9 @@ class Loops:
         output = {"results": results, "failed": failures, "count": run.done, "carry": run.carry}
         # The marker has the figures only: the results are in the log already, item by item.
         summary = {"output": {"count": run.done, "failed": len(failures)}, "handles": ["out"]}
+        over = Marker(MarkerKind.LOOP_COMPLETED, node_run.path, (run.done, len(failures)))
         marker = Marker(MarkerKind.COMPLETED, node_run.path, summary)
-        return [STOP, marker, NodeOutcome(output=output)]
+        return [STOP, over, marker, NodeOutcome(output=output)]
 
 
 def _batches(loop: Loop, items: Any) -> list[Any]:

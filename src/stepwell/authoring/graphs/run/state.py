@@ -201,6 +201,7 @@ class MarkerKind(StrEnum):
     MERGE_CONFLICT = "merge_conflict"
     LOOP_STARTED = "loop_started"
     LOOP_ADVANCED = "loop_advanced"
+    LOOP_COMPLETED = "loop_completed"
 
 
 class Marker(NamedTuple):
@@ -224,7 +225,7 @@ class Withdrawal(msgspec.Struct, frozen=True, eq=False):
     command: Command
 
 
-Action = Command | Withdrawal | Marker  # for the driver, in order
+Action = Command | Withdrawal | Marker | NodeRun  # for the driver, in order; a node run: it began
 
 
 class Stop(msgspec.Struct, frozen=True, eq=False):
