@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stepwell.domain.status import Status
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
+    from stepwell.http_client.client import HttpClient, connect
     from stepwell.server.app import asgi
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient, SyncRunHandle
@@ -44,6 +45,7 @@ _WHERE = {
     "Document": "domain.documents",
     "Engine": "app",
     "GraphBuilder": "authoring.graphs.format.python_builder",
+    "HttpClient": "http_client.client",
     "InvalidGraph": "authoring.graphs.problems",
     "Limit": "domain.limits",
     "Machine": "authoring.machines.machine",
@@ -68,6 +70,7 @@ _WHERE = {
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
     "asgi": "server.app",
+    "connect": "http_client.client",
     "event_schema": "domain.event_schema",
     "graph": "authoring.graphs.workflow",
     "merger": "authoring.graphs.nodes.join",
@@ -87,6 +90,7 @@ __all__ = [
     "Document",
     "Engine",
     "GraphBuilder",
+    "HttpClient",
     "InvalidGraph",
     "Limit",
     "Machine",
@@ -111,6 +115,7 @@ __all__ = [
     "WaitTimedOut",
     "Workflow",
     "asgi",
+    "connect",
     "event_schema",
     "graph",
     "merger",

@@ -16,6 +16,9 @@ StepwellError                     code, message and hint; the text is the same i
 │   ├─ SettingsInvalid
 │   ├─ NotAssigned                a decision by somebody who is not an assignee
 │   │  └─ StarterBarred           a decision by the one who started the run
+│   ├─ Unauthenticated            a server does not know who calls
+│   ├─ Forbidden                  the key does not allow this
+│   ├─ RequestRefused             refused by a server, with its own code
 │   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that a replay cannot repeat
 ├─ Conflict                       the state of the run does not allow this
@@ -44,9 +47,11 @@ StepwellError                     code, message and hint; the text is the same i
 ├─ NotEndedYet                    the caller stopped waiting for the end; the run continues
 ├─ NotWaitingYet                  the caller stopped waiting for a wait to open; the run continues
 ├─ Exited                         the code of a step or workflow called sys.exit()
+├─ ServerFault                    a server could not answer
 ├─ WorkerBroken                   a fault in the engine stopped its worker; the runs are safe
 └─ StoreError                     a problem with the database
     ├─ StoreUnavailable           try again: nothing is known to be lost
+    │   ├─ ServerUnavailable      a server cannot be reached
     │   └─ StoreLocked            a process holds the SQLite file; the error names it
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
     │   ├─ CodecMissing           encrypted or compressed, and opened without its codec or with another key
@@ -229,6 +234,31 @@ class StarterBarred(NotAssigned):
 
     code = "STARTER_BARRED"
     hint = "let somebody else decide it"
+
+
+class Unauthenticated(InvalidRequest):
+    """The server does not know who calls."""
+
+    code = "UNAUTHENTICATED"
+    hint = "pass a key that is valid: stepwell.connect(address, key=...), or set STEPWELL_API_KEY"
+
+
+class Forbidden(InvalidRequest):
+    """The key does not allow this."""
+
+    code = "FORBIDDEN"
+    hint = "ask an admin for a key with the scope that the message names"
+
+
+class RequestRefused(InvalidRequest):
+    """The server refused the request for a reason that only servers have; `refusal` is its code."""
+
+    code = "REQUEST_REFUSED"
+
+    def __init__(self, message: str = "", *, hint: str = "", refusal: str = "", **context: object) -> None:
+        super().__init__(message, hint=hint, **context)
+        self.refusal = refusal
+        self.code = refusal or self.code  # type: ignore[misc]  # the code that the server sent
 
 
 class StatelessWait(InvalidRequest):
@@ -491,6 +521,13 @@ class WorkerBroken(StepwellError):
     hint = "reopen the engine or start another worker: runs continue where they stopped; report the cause"
 
 
+class ServerFault(StepwellError):
+    """The server could not answer, or what answered is not a Stepwell server."""
+
+    code = "SERVER_FAULT"
+    hint = "try again; report the request id if it happens again"
+
+
 class Permanent(Exception):
     """Raise this in a step when a retry cannot help; the step is never retried."""
 
@@ -524,6 +561,13 @@ class StoreUnavailable(StoreError):
 
     code = "STORE_UNAVAILABLE"
     hint = "check the address and that the server is up; an open engine reconnects by itself"
+
+
+class ServerUnavailable(StoreUnavailable):
+    """The server cannot be reached."""
+
+    code = "SERVER_UNAVAILABLE"
+    hint = "check the address and that the server is up: GET /healthz; an open client reconnects by itself"
 
 
 class StoreLocked(StoreUnavailable):

@@ -30,7 +30,6 @@ from stepwell.domain.duration import Duration
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Startable
 from stepwell.errors import InvalidRequest, NotDurable, SettingsInvalid
-from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
 from stepwell.store.open import open_store
 from stepwell.store.payloads import PayloadCodec
@@ -184,7 +183,8 @@ def _verb(
 
     @wraps(verb)
     def call(mirror: _Mirror[Target], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return mirror._call(verb(mirror._target, *args, **kwargs))
+        work: Coroutine[Any, Any, T] = getattr(mirror._target, verb.__name__)(*args, **kwargs)
+        return mirror._call(work)
 
     return call
 
@@ -196,7 +196,8 @@ def _iterator(
 
     @wraps(verb)
     def call(mirror: _Mirror[Target], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return mirror._thread.iterate(verb(mirror._target, *args, **kwargs))
+        items: AsyncIterator[T] = getattr(mirror._target, verb.__name__)(*args, **kwargs)
+        return mirror._thread.iterate(items)
 
     return call
 
@@ -266,10 +267,23 @@ class SyncKeys(_Mirror[Keys]):
     revoke = _verb(Keys.revoke)
 
 
+class _StoreClient(Client):
+    """A client that opens its store itself."""
+
+    async def open(self) -> None:
+        await self.store.open()
+        self.notifier.forward_to(self.store.hint)
+        self.store.listen(self.notifier.on_remote)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
 class SyncClient(_Mirror[Client]):
     """`with SyncClient("app.db") as client: client.start(fulfil, order).result()`.
 
-    `codec` is the codec that the workers use; an `engine` has its own, and its own workspace.
+    The database may also be the address of a server (`https://...`), which `key` opens. `codec` is the codec
+    that the workers use; an `engine` has its own, and its own workspace.
     """
 
     def __init__(
@@ -279,6 +293,7 @@ class SyncClient(_Mirror[Client]):
         engine: Client | None = None,
         codec: PayloadCodec | None = None,
         workspace: str = "",
+        key: str = "",
     ) -> None:
         if engine is not None and codec is not None:
             raise SettingsInvalid("codec cannot be combined with engine", hint="pass the codec to the engine")
@@ -286,10 +301,7 @@ class SyncClient(_Mirror[Client]):
             raise SettingsInvalid(
                 "workspace cannot be combined with engine", hint="pass the workspace to the engine"
             )
-        self._owned = engine is None
-        super().__init__(
-            _LoopThread(), engine or Client(_store(database, codec), SystemIds(), workspace=workspace)
-        )
+        super().__init__(_LoopThread(), engine or _client(database, codec, workspace, key))
 
     def _handle(self, handle: RunHandle[R]) -> SyncRunHandle[R]:
         return SyncRunHandle(self._thread, handle)
@@ -298,23 +310,15 @@ class SyncClient(_Mirror[Client]):
         refuse_in_workflow_code()
         self._thread.begin()
         try:
-            self._call(self._open())
+            self._call(self._target.open())  # type: ignore[attr-defined]  # every kind of client here has it
         except BaseException:
             self._thread.end()
             raise
         return self
 
-    async def _open(self) -> None:
-        if self._owned:
-            await self._target.store.open()
-            self._target.notifier.forward_to(self._target.store.hint)
-            self._target.store.listen(self._target.notifier.on_remote)
-        else:
-            await self._target.open()  # type: ignore[attr-defined]  # an Engine opens itself
-
     async def _close(self) -> None:
         await self._thread.close_feeds()
-        await (self._target.store.close() if self._owned else self._target.close())  # type: ignore[attr-defined]  # as above
+        await self._target.close()  # type: ignore[attr-defined]  # as above
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -433,9 +437,21 @@ class SyncClient(_Mirror[Client]):
     enable = _verb(Client.enable)
 
 
-def _store(database: str | PathLike[str], codec: PayloadCodec | None) -> Store:
+def _client(database: str | PathLike[str], codec: PayloadCodec | None, workspace: str, key: str) -> Client:
+    if isinstance(database, str) and database.startswith(("http://", "https://")):
+        if codec is not None or workspace:
+            raise SettingsInvalid(
+                "a server has its own codec, and the key names the workspace",
+                hint="leave codec and workspace out",
+            )
+        from stepwell.http_client.client import HttpClient
+
+        return HttpClient(database, key=key)
+    if key:
+        raise SettingsInvalid("a key opens a server, not a database", hint="leave key out")
     store = open_store(database)
-    return store if codec is None else encoded(store, codec)
+    store = store if codec is None else encoded(store, codec)
+    return _StoreClient(store, SystemIds(), workspace=workspace)
 
 
 async def _cancel_tasks() -> None:

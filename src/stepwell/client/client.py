@@ -136,6 +136,9 @@ class Client(StoreAccess):
         The same key and input return the same run; a different input raises KeyConflict. Without a key
         each call starts exactly one new run, even if it had to be sent twice.
         """
+        return await self._start_one(workflow, input, options)
+
+    async def _start_one(self, workflow: Any, input: Any, options: dict[str, Any]) -> RunHandle[Any]:
         prepared = await self._prepared(workflow, options.pop("version", ""))
         run = self._new_run(prepared, input, options.pop("key", ""), checked_options(options))
         return (await self._start_runs([run], run.started_by, prepared[2]))[0]
@@ -149,13 +152,19 @@ class Client(StoreAccess):
         **options: Unpack[ManyOptions],
     ) -> list[RunHandle[R]]:
         """Accept many runs of one workflow in few transactions. RateLimited means that none was started."""
+        inputs = checked_inputs(inputs)
+        return await self._start_all(workflow, inputs, checked_keys(keys, inputs), {**options})
+
+    async def _start_all(
+        self, workflow: Any, inputs: Sequence[Any], keys: Sequence[str], options: dict[str, Any]
+    ) -> list[RunHandle[Any]]:
         prepared = await self._prepared(workflow, options.pop("version", ""))
-        inputs, shared = checked_inputs(inputs), checked_options({**options})
-        user, keys = shared["by"], checked_keys(keys, inputs)
+        shared = checked_options(options)
+        user = shared["by"]
         runs = self._new_runs(prepared, inputs, keys, shared)
         size = len(runs) if self.start_rates else _START_CHUNK
         chunks = [runs[at : at + size] for at in range(0, len(runs), size or 1)]
-        handles: list[RunHandle[R]] = []
+        handles: list[RunHandle[Any]] = []
         for at in range(0, len(chunks), self.store.starts_at_once):
             together = chunks[at : at + self.store.starts_at_once]
             handles += await self._start_concurrently(together, user, prepared[2])
@@ -298,9 +307,11 @@ class Client(StoreAccess):
     def handle(self, run_id: str, workflow: Startable[Any, R]) -> RunHandle[R]: ...
     def handle(self, run_id: str, workflow: Startable[Any, Any] | None = None) -> RunHandle[Any]:
         """Return a handle for an existing run; if you pass the workflow, its result is typed."""
-        return RunHandle(
-            self, RunId(checked_text(run_id, "run id")), workflow.decode_result if workflow else PLAIN.decode
-        )
+        decode = workflow.decode_result if workflow else PLAIN.decode
+        return self._handle(RunId(checked_text(run_id, "run id")), decode)
+
+    def _handle(self, run_id: RunId, decode: Callable[[bytes], R]) -> RunHandle[R]:
+        return RunHandle(self, run_id, decode)
 
     async def find(self, key: str) -> RunHandle[Any] | None:
         """Return the run that was started with this idempotency key, if there is one."""

@@ -271,10 +271,9 @@ class RunHandle(Generic[R]):
         given: object = name  # callers without a type checker pass anything
         if not given or not isinstance(given, str):
             raise InvalidInput(f"the name is {excerpt(name)}", hint="give the name or path of a wait")
-        unserved, pages = partial(warn_if_unserved, self), self._pages(0, follow=True)
         try:
             async with asyncio.timeout(limit) as clock:
-                wait = await first_open_wait(self._client.store, self.id, name, pages, unserved)
+                wait = await self._first_open_wait(name)
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -287,6 +286,10 @@ class RunHandle(Generic[R]):
             reason = await self.why()
             raise RunEnded(f"run {self.id} ended before it waited for {excerpt(name)}: {reason.text}")
         return wait
+
+    async def _first_open_wait(self, name: str) -> OpenWait | None:
+        unserved, pages = partial(warn_if_unserved, self), self._pages(0, follow=True)
+        return await first_open_wait(self._client.store, self.id, name, pages, unserved)
 
     # The past of the run
 

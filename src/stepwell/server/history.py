@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Path, Query
 from starlette.requests import Request
 
+from stepwell.client import RunHandle
 from stepwell.domain.ids import RunId
+from stepwell.domain.state import OpenWait
+from stepwell.errors import NotWaitingYet
 from stepwell.server import views
 from stepwell.server.caller import RunPath, caller_of
 from stepwell.server.refusal import Refusal
+from stepwell.server.runs import Wait, wait_seconds
 
 _PAGE_MAX = 1000
 _SEQ_MAX = 2**53 - 1
+_SLICE = 5.0  # a waiting request looks this often whether the server stops
 Seq = Annotated[int | None, Query(ge=1, le=_SEQ_MAX, description="after this event; now if left out")]
 EventSeq = Annotated[int, Path(ge=1, le=_SEQ_MAX)]
 
@@ -112,10 +118,36 @@ async def get_document(
     return await run.document(name, at=seq, version=version)
 
 
-async def list_waits(request: Request, run_id: RunPath) -> views.WaitList:
-    """List what a run waits for."""
+async def list_waits(
+    request: Request,
+    run_id: RunPath,
+    name: Annotated[str, Query(max_length=1000, description="only the wait with this name or path")] = "",
+    wait: Wait = "",
+) -> views.WaitList:
+    """List what a run waits for. With a name and `wait`, wait until it waits there."""
     run = await caller_of(request).handle(run_id)
+    if name:
+        reached = await _wait_named(request, run, name, wait_seconds(wait))
+        return views.WaitList(waits=[] if reached is None else [views.wait_view(reached)])
     return views.WaitList(waits=[views.wait_view(wait) for wait in await run.waits()])
+
+
+async def _wait_named(request: Request, run: RunHandle[Any], name: str, limit: float) -> OpenWait | None:
+    """Return the wait when the run reaches it; None after the time, or when the server stops."""
+    left = max(limit, 0.001)
+    while left > 0 and not request.app.state.streams.draining:
+        try:
+            return await run.waiting_for(name, timeout=min(left, _SLICE))
+        except NotWaitingYet:
+            left -= _SLICE
+    return None
+
+
+async def get_overview(request: Request, run_id: RunPath) -> views.OverviewView:
+    """Return a run in a few numbers: its time and its steps."""
+    overview = await (await caller_of(request).handle(run_id)).overview()
+    fields = asdict(overview) | {"suspended_at": views.moment(overview.suspended_at)}
+    return views.OverviewView(**fields)
 
 
 async def why_run(request: Request, run_id: RunPath) -> views.ReasonView:

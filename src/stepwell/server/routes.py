@@ -124,8 +124,9 @@ RUNS = (
     _read(f"{_RUN}/checkpoints", history.list_checkpoints, "history"),
     _read(f"{_RUN}/documents", history.list_documents, "history", errors=(422,)),
     _read(f"{_RUN}/documents/{{name}}", history.get_document, "history", errors=(422,)),
-    _read(f"{_RUN}/waits", history.list_waits, "history"),
+    _read(f"{_RUN}/waits", history.list_waits, "history", errors=(409,)),
     _read(f"{_RUN}/why", history.why_run, "history"),
+    _read(f"{_RUN}/overview", history.get_overview, "history"),
     _read(f"{_RUN}/export", runs.export_run, "runs", answers=_FILE),
     _read(
         f"{_RUN}/stream",

@@ -146,7 +146,7 @@ async def start_run(
     options |= {"by": caller.who(body.by), "trigger": "api"}
     if chosen := _key(key, body.key):
         options["key"] = chosen
-    limit = _wait_seconds(wait)
+    limit = wait_seconds(wait)
     arguments = (body.input,) if "input" in body.model_fields_set else ()
     run = await _start(request, caller, body.workflow, arguments, options)
     if limit:
@@ -210,7 +210,7 @@ def _key(header: str | None, field: str) -> str:
     return header or field
 
 
-def _wait_seconds(text: str) -> float:
+def wait_seconds(text: str) -> float:
     try:
         return min(seconds(text, name="wait"), WAIT_MAX) if text else 0.0
     except InvalidDefinition as error:
@@ -276,7 +276,7 @@ async def get_run(
 ) -> Any:
     """Return a run with its whole input, output and error. The ETag changes with the run."""
     run, row = await caller_of(request).run(run_id)
-    if (limit := _wait_seconds(wait)) and not row.status.terminal:
+    if (limit := wait_seconds(wait)) and not row.status.terminal:
         await _wait(request, run, limit)
         row = await run.info()
     seq = await _last_seq(run)

@@ -156,6 +156,19 @@ class WaitView(BaseModel):
     choices: list[str] = []
 
 
+class OverviewView(BaseModel):
+    """A run in a few numbers. Times are in seconds."""
+
+    number: int = Field(description="within its workflow, from 1")
+    trigger: str
+    started_by: str
+    status: Status
+    elapsed: float = Field(description="since it was accepted, until its end or now")
+    active: float = Field(description="without the time that it was suspended")
+    steps: int = Field(description="steps, transitions or nodes so far")
+    suspended_at: datetime | None
+
+
 class WaitList(BaseModel):
     waits: list[WaitView]
 

@@ -29,6 +29,11 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
         return _sqlite(_path(rest) if mark else url_or_path, clock)
     if scheme in ("postgresql", "postgres"):
         return _postgres(url_or_path, clock)
+    if scheme in ("http", "https"):
+        raise SettingsInvalid(
+            f"{excerpt(url_or_path)} is a server, not a database",
+            hint="stepwell.connect(address, key=...), or SyncClient(address, key=...)",
+        )
     raise SettingsInvalid(f"no store has the scheme {excerpt(scheme)}", hint=HINT)
 
 

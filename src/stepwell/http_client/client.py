@@ -1,0 +1,286 @@
+"""HttpClient: the verbs of the client, for runs behind a server.
+
+It needs no database and no workflow code. Every start and message carries a key, so a request whose answer
+was lost is sent again and counts once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypeVar, cast
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.client import Client, RunHandle
+from stepwell.client.options import checked_options
+from stepwell.client.rates import StartRate
+from stepwell.domain.codec import PLAIN, encoded_by_type
+from stepwell.domain.commit import RunRow
+from stepwell.domain.ids import RunId
+from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
+from stepwell.domain.new_run import NO_INPUT, encoded_input, startable
+from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.text import checked_text
+from stepwell.domain.whole_numbers import whole_number
+from stepwell.errors import (
+    InvalidInput,
+    InvalidRequest,
+    RequestRefused,
+    ServerFault,
+    SettingsInvalid,
+    excerpt,
+)
+from stepwell.http_client.connection import Connection, Params
+from stepwell.http_client.derived_runs import HttpDerivedRuns
+from stepwell.http_client.handle import HttpRunHandle
+from stepwell.http_client.keys import HttpKeys
+from stepwell.http_client.rows import fields_of, flag_of, listed, row_of, run_row, text_of
+from stepwell.http_client.workflows import HttpWorkflows
+from stepwell.store.base import Store
+from stepwell.system import SystemIds
+
+R = TypeVar("R")
+
+RETRY_SECONDS = 30.0
+KEY_VARIABLE = "STEPWELL_API_KEY"
+_PAGE_MAX = 1000
+_BATCH_MAX = 500  # runs in one request
+_BATCH_BYTES = 1024 * 1024
+
+
+def connect(address: str, *, key: str = "", retry_seconds: float = RETRY_SECONDS) -> HttpClient:
+    """Return a client of a server: `async with stepwell.connect("https://...", key=...) as client:`.
+
+    `key` is an API key or a launch token; without one it is taken from STEPWELL_API_KEY, or from a launch
+    address. While the server is away, calls are repeated for `retry_seconds`.
+    """
+    return HttpClient(address, key=key, retry_seconds=retry_seconds)
+
+
+class HttpClient(Client):
+    """A Client whose runs are behind a server. The server knows the caller and the workspace by the key."""
+
+    def __init__(self, address: str, *, key: str = "", retry_seconds: float = RETRY_SECONDS) -> None:
+        if not str(key).isascii() or not str(key).isprintable():
+            raise SettingsInvalid("the key is not the text of a key", hint="pass it as it was shown")
+        key = key or os.environ.get(KEY_VARIABLE, "")
+        self.connection = Connection(address, key, retry_seconds=retry_seconds)
+        super().__init__(cast(Store, _NoStore()), SystemIds())
+
+    def _bind(self) -> None:
+        self._workflows = HttpWorkflows(self, self.connection)
+        self.derived_runs = HttpDerivedRuns(self, self.connection, self._handle)
+
+    async def open(self) -> None:
+        """Connect, and learn which workspace the key opens."""
+        self.connection.open()
+        try:
+            answer = await self.connection.call("GET", "/me", patient=False)
+            self.workspace = text_of(fields_of(answer.content), "workspace")
+        except (msgspec.DecodeError, KeyError):
+            await self.connection.close()
+            raise ServerFault(
+                f"what answers at {self.connection.address.root} is not a Stepwell server",
+                hint="check the address",
+            ) from None
+        except BaseException:
+            await self.connection.close()
+            raise
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def within(self, workspace: str) -> Self:
+        if workspace == self.workspace:
+            return self
+        raise InvalidRequest(
+            f"the key opens workspace {excerpt(self.workspace)} only", hint="use a key of the other workspace"
+        )
+
+    def check_usable(self) -> None:
+        self.connection.check_open()
+
+    # Starting
+
+    async def _start_one(self, workflow: Any, input: Any, options: dict[str, Any]) -> RunHandle[Any]:
+        key = checked_text(options.pop("key", ""), "key")
+        body, decode = self._start_body(workflow, options)
+        if input is not NO_INPUT or not isinstance(workflow, str):
+            body["input"] = Raw(_encoded(workflow, input))
+        answer = await self.connection.post("/runs", body, key=key or self.token())
+        return self._handle(_run_id(answer.content), decode)
+
+    async def _start_all(
+        self, workflow: Any, inputs: Sequence[Any], keys: Sequence[str], options: dict[str, Any]
+    ) -> list[RunHandle[Any]]:
+        body, decode = self._start_body(workflow, options)
+        encoded = [_numbered(at, len(inputs), workflow, input) for at, input in enumerate(inputs)]
+        known = [checked_text(key, "key") or self.token() for key in keys]  # a repeat counts once
+        handles: list[RunHandle[Any]] = []
+        for first, last in _batches(encoded):
+            batch = {"inputs": [Raw(data) for data in encoded[first:last]], "keys": known[first:last]}
+            answer = await self.connection.post("/runs/batch", body | batch)
+            runs = listed(answer.content, "runs")
+            handles += [self._handle(RunId(text_of(fields, "id")), decode) for fields in runs]
+        return handles
+
+    def _start_body(
+        self, workflow: Any, options: dict[str, Any]
+    ) -> tuple[dict[str, Any], Callable[[bytes], Any]]:
+        """Return what the server needs to know besides the input, and how results are read."""
+        version = checked_text(options.pop("version", ""), "version")
+        if options.pop("trigger", "") not in ("", "api"):
+            raise InvalidInput("a server records `api` as the trigger", hint="leave `trigger` out")
+        given = set(options)
+        checked = checked_options(options)
+        body: dict[str, Any] = {name: checked[name] for name in given if checked[name] is not None}
+        if isinstance(workflow, str):
+            body |= {"workflow": checked_text(workflow, "workflow"), "version": version}
+            return body, PLAIN.decode
+        startable(workflow, version)
+        body |= {"workflow": workflow.definition.name, "version": workflow.definition.version}
+        return body, workflow.decode_result
+
+    def set_start_rates(self, *rates: StartRate) -> None:
+        raise InvalidRequest(
+            "the start rates of a server are set where it runs", hint="Engine(..., start_rates=[...])"
+        )
+
+    # Reading
+
+    def _handle(self, run_id: RunId, decode: Callable[[bytes], R]) -> RunHandle[R]:
+        return HttpRunHandle(self, self.connection, run_id, decode)
+
+    async def find(self, key: str) -> RunHandle[Any] | None:
+        if not checked_text(key, "key"):
+            return None
+        runs = listed(await self.connection.get("/runs", {"key": key}), "runs")
+        return self._handle(RunId(text_of(runs[0], "id")), PLAIN.decode) if runs else None
+
+    async def runs(
+        self,
+        *,
+        workflow: str = "",
+        status: Status | str | Sequence[Status | str] = (),
+        before: str = "",
+        limit: int = 100,
+    ) -> Sequence[RunRow]:
+        checked_text(workflow, "workflow")
+        checked_text(before, "before")
+        whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
+        statuses = [str(one) for one in checked_statuses(status)]
+        rows: list[RunRow] = []
+        while len(rows) < limit:
+            size = min(limit - len(rows), _PAGE_MAX)
+            params: Params = {"workflow": workflow, "status": statuses, "before": before, "limit": size}
+            page = listed(await self.connection.get("/runs", params), "runs")
+            rows += [run_row(fields, self.workspace) for fields in page]
+            if len(page) < size:
+                break
+            before = rows[-1].id
+        return rows
+
+    # Limits
+
+    async def set_limit(
+        self,
+        kind: LimitKind,
+        name: str = "",
+        limit: int | None = None,
+        *,
+        hold: Hold = "active",
+        by: str = "",
+    ) -> None:
+        row = checked_limit(Limit(kind=kind, name=name, limit=limit, hold=hold))
+        body = {"kind": row.kind, "name": row.name, "limit": row.limit, "hold": row.hold}
+        await self.connection.call("PUT", "/limits", body=body | {"by": checked_text(by, "by")})
+
+    async def drop_limit(self, kind: LimitKind, name: str = "", *, by: str = "") -> bool:
+        params = {"kind": kind, "name": checked_text(name, "name"), "by": checked_text(by, "by")}
+        try:
+            await self.connection.call("DELETE", "/limits", params=params, settled=RequestRefused)
+        except RequestRefused as error:
+            if error.refusal != "LIMIT_NOT_FOUND":
+                raise
+            return False
+        return True
+
+    async def limits(self) -> list[Limit]:
+        rows = listed(await self.connection.get("/limits"), "limits")
+        limits = [row_of(Limit, fields) for fields in rows]
+        return [
+            limit if limit.kind == "queue" else msgspec.structs.replace(limit, workspace=self.workspace)
+            for limit in limits
+        ]
+
+    # Access
+
+    @property
+    def keys(self) -> HttpKeys:
+        return HttpKeys(self, self.connection)
+
+    # Broadcast events
+
+    async def emit(
+        self, name: str, payload: Any = None, *, key: str = "", id: str = "", by: str = ""
+    ) -> bool:
+        body = {
+            "name": checked_text(name, "name"),
+            "payload": Raw(encoded_by_type(payload)),
+            "key": checked_text(key, "key"),
+            "id": checked_text(id, "id") or self.token(),
+            "by": checked_text(by, "by"),
+        }
+        answer = await self.connection.post("/events", body)
+        return flag_of(answer.content, "published") or (answer.repeated and not id)
+
+
+class _NoStore:
+    """Stands where other clients have a store."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InvalidRequest(
+            "a client over HTTP does not reach the database",
+            hint="use the verbs of the client, or open the database itself: Engine(database, worker=False)",
+        )
+
+
+def _encoded(workflow: Any, input: Any) -> bytes:
+    return PLAIN.encode(input) if isinstance(workflow, str) else encoded_input(workflow, input)[0]
+
+
+def _numbered(at: int, count: int, workflow: Any, input: Any) -> bytes:
+    """Encode one of many inputs; the error names it."""
+    try:
+        return _encoded(workflow, input)
+    except InvalidRequest as error:
+        error.context = {"which": f"inputs[{at}] of {count}", **error.context}
+        raise
+
+
+def _batches(encoded: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Return the first and last index of each request, so that none is too large."""
+    batches: list[tuple[int, int]] = []
+    first = size = 0
+    for at, data in enumerate(encoded):
+        if at > first and (size + len(data) > _BATCH_BYTES or at - first == _BATCH_MAX):
+            batches.append((first, at))
+            first, size = at, 0
+        size += len(data)
+    return [*batches, (first, len(encoded))] if encoded else []
+
+
+def _run_id(data: bytes) -> RunId:
+    return RunId(text_of(fields_of(data), "id"))

@@ -1,0 +1,191 @@
+"""HttpRunHandle: one run, seen through a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.client import RunHandle
+from stepwell.client.diagnosis import warn_if_unserved
+from stepwell.client.store_access import StoreAccess
+from stepwell.domain.codec import encoded_by_type
+from stepwell.domain.commit import LogRow, RunRow
+from stepwell.domain.events import Cancelled, read
+from stepwell.domain.ids import RunId
+from stepwell.domain.state import OpenWait, RunOverview
+from stepwell.domain.status import Status
+from stepwell.domain.text import checked_text, clean
+from stepwell.domain.why import Reason
+from stepwell.errors import NotCompensable, NotRetryable, RunEnded, RunNotFound
+from stepwell.http_client.connection import Answer, Connection
+from stepwell.http_client.event_stream import follow as followed
+from stepwell.http_client.rows import EventAnswer, fields_of, flag_of, listed, row_of, run_row, text_of
+from stepwell.store.wakeups import Ended
+
+R = TypeVar("R")
+
+_PAGE = 1000
+_FIRST_WAIT, _WAIT = 5, 25  # seconds that the server waits in one request
+
+
+class HttpRunHandle(RunHandle[R]):
+    """A RunHandle whose run is behind a server. What the log tells is read from the log, here as there."""
+
+    def __init__(
+        self, access: StoreAccess, connection: Connection, run_id: RunId, decode: Callable[[bytes], R]
+    ) -> None:
+        super().__init__(access, run_id, decode, ours=True)  # the server checks whose it is
+        self._http = connection
+        self._workspace = access.workspace
+
+    @property
+    def _path(self) -> str:
+        return f"/runs/{self.id}"
+
+    # The end of the run
+
+    async def _end(self) -> Ended:
+        wait = _FIRST_WAIT
+        while True:
+            data = await self._http.get(self._path, {"wait": f"{wait}s"}, read=wait + 30.0)
+            row = run_row(fields_of(data), self._workspace)
+            if row.status.terminal:
+                return Ended(row.status, row.output, row.error)
+            if wait == _FIRST_WAIT and row.status is Status.PENDING:
+                await warn_if_unserved(self)
+            wait = _WAIT
+
+    async def _reason(self, status: Status) -> str:
+        if status is Status.CANCELLED:
+            seq = int(msgspec.json.decode(fields_of(await self._http.get(self._path))["seq"]))
+            for row in await self._page(seq - 1, 1):
+                fact = read(row).fact
+                return fact.reason if isinstance(fact, Cancelled) else ""
+        return ""
+
+    # What the run is
+
+    async def info(self) -> RunRow:
+        return run_row(fields_of(await self._http.get(self._path)), self._workspace)
+
+    async def overview(self) -> RunOverview:
+        return row_of(RunOverview, fields_of(await self._http.get(f"{self._path}/overview")))
+
+    async def why(self) -> Reason:
+        return row_of(Reason, fields_of(await self._http.get(f"{self._path}/why")))
+
+    async def log(self) -> AsyncIterator[LogRow]:
+        async with aclosing(self._pages(0, follow=False)) as pages:
+            async for page in pages:
+                for row in page:
+                    yield row
+
+    async def _pages(self, after: int, *, follow: bool) -> AsyncGenerator[Sequence[LogRow], None]:
+        if follow:
+            async with aclosing(followed(self._http, self.id, after)) as events:
+                async for event in events:
+                    yield [await self._whole(event)]
+            return
+        while page := await self._page(after, _PAGE):
+            yield page
+            after = page[-1].seq
+            if len(page) < _PAGE:
+                return
+
+    async def _page(self, after: int, limit: int) -> list[LogRow]:
+        data = await self._http.get(f"{self._path}/events", {"after": after, "limit": limit})
+        events = msgspec.json.decode(fields_of(data)["events"], type=list[EventAnswer])
+        return [await self._whole(event) for event in events]
+
+    async def _whole(self, event: EventAnswer) -> LogRow:
+        """Return the event with its whole payload; lists and streams have only short ones."""
+        if event.is_truncated:
+            data = await self._http.get(f"{self._path}/events/{event.seq}")
+            event = msgspec.json.decode(data, type=EventAnswer)
+        return event.row()
+
+    async def _first_open_wait(self, name: str) -> OpenWait | None:
+        wait = _FIRST_WAIT
+        while True:
+            params = {"name": name, "wait": f"{wait}s"}
+            try:
+                data = await self._http.get(f"{self._path}/waits", params, read=wait + 30.0)
+            except RunEnded:
+                return None
+            paths = [text_of(fields, "path") for fields in listed(data, "waits")]
+            open_waits = [open_wait for open_wait in await self.waits() if open_wait.path in paths]
+            if open_waits:
+                return open_waits[0]
+            if wait == _FIRST_WAIT:
+                await warn_if_unserved(self)
+            wait = _WAIT
+
+    # Messages to the run
+
+    async def signal(self, name: str, payload: Any = None, *, id: str = "", by: str = "") -> None:
+        await self._deliver("signal", self._message(name, payload, id, by))
+
+    async def event(
+        self, name: str, payload: Any = None, *, key: str = "", id: str = "", by: str = ""
+    ) -> bool:
+        body = {"key": checked_text(key, "key"), **self._message(name, payload, id, by)}
+        answer = await self._deliver("event", body)
+        if answer is None:
+            return not id
+        # Without an id of the caller only a repeat by this client can be known already.
+        return flag_of(answer.content, "done") or (answer.repeated and not id)
+
+    async def _deliver(self, what: str, body: dict[str, Any]) -> Answer | None:
+        """Send a message. None: the run has taken it before, and has ended since."""
+        try:
+            return await self._http.post(f"{self._path}/{what}", body)
+        except RunEnded:
+            if await self._received(f"signal/{body['id']}"):
+                return None
+            raise
+
+    def _message(self, name: str, payload: Any, id: str, by: str) -> dict[str, Any]:
+        return {
+            "name": checked_text(name, "name"),
+            "payload": Raw(encoded_by_type(payload)),
+            "id": checked_text(id, "id") or self._client.token(),  # a repeat counts once
+            "by": checked_text(by, "by"),
+        }
+
+    async def decide(
+        self,
+        answer: Any,
+        *,
+        path: str = "",
+        by: str = "",
+        roles: Collection[str] = (),
+        reason: str = "",
+    ) -> None:
+        body = {"answer": Raw(encoded_by_type(answer)), "path": checked_text(path, "path"), "roles": [*roles]}
+        await self._http.post(f"{self._path}/decide", body | _who(by, reason))
+
+    async def trigger(self, transition: str, payload: Any = None, *, by: str = "", reason: str = "") -> None:
+        body = {"transition": checked_text(transition, "trigger"), "payload": Raw(encoded_by_type(payload))}
+        await self._http.post(f"{self._path}/trigger", body | _who(by, reason))
+
+    async def cancel(self, reason: str = "", *, by: str = "", force: bool = False) -> bool:
+        body = {**_who(by, reason), **({"force": True} if force else {})}
+        answer = await self._http.post(f"{self._path}/cancel", body)
+        return flag_of(answer.content, "done") or answer.repeated
+
+    async def retry(self, *, by: str = "", reason: str = "") -> None:
+        await self._http.post(f"{self._path}/retry", _who(by, reason), settled=NotRetryable)
+
+    async def compensate(self, *, by: str = "", reason: str = "") -> None:
+        await self._http.post(f"{self._path}/compensate", _who(by, reason), settled=NotCompensable)
+
+    async def delete(self, *, by: str = "", reason: str = "") -> None:
+        await self._http.call("DELETE", self._path, params=_who(by, reason), settled=RunNotFound)
+
+
+def _who(by: str, reason: str) -> dict[str, str]:
+    return {"by": checked_text(by, "by"), "reason": clean(reason)}

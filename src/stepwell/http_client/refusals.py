@@ -1,0 +1,79 @@
+"""Refusals: the problem+json of a server as the error that the verb raises in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import msgspec
+
+from stepwell.errors import (
+    PayloadTooLarge,
+    RateLimited,
+    RequestRefused,
+    ServerFault,
+    StepwellError,
+)
+
+_PROBLEM = "application/problem+json"
+_FIELDS = {"code", "message", "hint", "field", "context", "request_id"}
+_GATEWAY = (502, 503, 504)  # a proxy answers for a server that is away
+_PASSING = ("STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "DRAINING")  # worth another attempt
+_TOO_LARGE = ("BODY_TOO_LARGE", "PAYLOAD_TOO_LARGE")
+
+
+def is_passing(response: httpx2.Response) -> bool:
+    """Whether the same request may be answered in a moment."""
+    code = _body(response).get("code")
+    return response.status_code in _GATEWAY and (code is None or code in _PASSING)
+
+
+def error_of(response: httpx2.Response) -> StepwellError:
+    """Return the error with the code, message, hint and context that the server sent."""
+    body = _body(response)
+    if not body:
+        return ServerFault(
+            f"{response.request.url} answered {response.status_code} {response.reason_phrase}",
+            hint="check that the address is that of a Stepwell server",
+        )
+    code, message, hint = str(body["code"]), str(body["message"]), str(body["hint"])
+    context = {str(name): value for name, value in body["context"].items()}
+    if body["field"]:
+        context["field"] = body["field"]
+    if code == RateLimited.code:
+        wait = float(response.headers.get("retry-after", "1"))
+        return RateLimited(message, hint=hint, retry_after=wait, **context)
+    kind = PayloadTooLarge if code in _TOO_LARGE else _classes().get(code)
+    if kind is not None:
+        error = kind(message, hint=hint)
+        error.context = context
+        return error
+    if response.status_code >= 500:
+        return ServerFault(message, hint=hint, request=body["request_id"], **context)
+    return RequestRefused(message, hint=hint, refusal=code, **context)
+
+
+def _body(response: httpx2.Response) -> dict[str, Any]:
+    """Return the problem; empty if it is none."""
+    if not response.headers.get("content-type", "").startswith(_PROBLEM):
+        return {}
+    try:
+        body: object = msgspec.json.decode(response.content)
+    except msgspec.DecodeError:
+        return {}
+    return body if isinstance(body, dict) and set(body) >= _FIELDS else {}
+
+
+def _classes() -> dict[str, type[StepwellError]]:
+    """Return the classes of errors by code; the first of a code is the most general."""
+    classes: dict[str, type[StepwellError]] = {}
+    for kind in _below(StepwellError):
+        classes.setdefault(kind.code, kind)
+    return classes
+
+
+def _below(kind: type[StepwellError]) -> Iterator[type[StepwellError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _below(child)

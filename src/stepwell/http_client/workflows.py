@@ -1,0 +1,32 @@
+"""HttpWorkflows: the workflows that a server knows."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from stepwell.client.store_access import StoreAccess
+from stepwell.client.workflows import WorkflowInfo, Workflows
+from stepwell.domain.new_run import startable
+from stepwell.domain.text import checked_text, clean
+from stepwell.http_client.connection import Connection
+from stepwell.http_client.rows import flag_of, listed, row_of
+
+
+class HttpWorkflows(Workflows):
+    def __init__(self, access: StoreAccess, connection: Connection) -> None:
+        super().__init__(access)
+        self._connection = connection
+
+    async def list(self) -> list[WorkflowInfo]:
+        rows = listed(await self._connection.get("/workflows"), "workflows")
+        return [row_of(WorkflowInfo, fields) for fields in rows]
+
+    async def switch(self, workflow: Any, *, enabled: bool, by: str, reason: str) -> bool:
+        if not isinstance(workflow, str):
+            startable(workflow)
+            workflow = workflow.definition.name
+        name = quote(checked_text(workflow, "workflow"), safe="")
+        body = {"by": checked_text(by, "by"), "reason": clean(reason)}
+        answer = await self._connection.post(f"/workflows/{name}/{'enable' if enabled else 'disable'}", body)
+        return flag_of(answer.content, "changed") or answer.repeated

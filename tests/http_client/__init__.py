@@ -1,0 +1,1 @@
+"""The client over HTTP, against real servers."""

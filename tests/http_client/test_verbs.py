@@ -1,0 +1,324 @@
+"""Every verb over HTTP gives what the verb of the engine behind the server gives."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from stepwell import Client, RunEvent, RunHandle, Status
+from stepwell.errors import (
+    AlreadyDecided,
+    DocumentNotFound,
+    InvalidInput,
+    KeyConflict,
+    NotCompensable,
+    NotEndedYet,
+    NotRemovable,
+    NotRetryable,
+    NotWaitingYet,
+    RunCancelled,
+    RunEnded,
+    RunExists,
+    RunFailed,
+    RunNotFound,
+    StepNotFound,
+    UnknownWorkflow,
+    WorkflowDisabled,
+    WrongPlace,
+)
+from tests.engines import Engines, suspended, until
+from tests.http_client.connected import Review, connected, hearing, order
+from tests.server.served import asking, doubling, failing, listening
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal. Times of the API have microseconds."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) < 2e-6
+    if isinstance(one, msgspec.Struct):
+        return type(one) is type(other) and same(msgspec.structs.asdict(one), msgspec.structs.asdict(other))
+    if is_dataclass(one):
+        return type(one) is type(other) and same(vars_of(one), vars_of(other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, msgspec.Raw):
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    return bool(one == other)
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+async def listed(run: RunHandle[Any], **options: Any) -> list[RunEvent]:
+    return [event async for event in run.events(**options)]
+
+
+@pytest.mark.req("A4")
+async def test_a_run_is_started_and_read(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(doubling, 21, key="order-42", tags={"customer": "7"}, priority=3)
+        there = engine.handle(run.id)
+
+        assert isinstance(client, Client)
+        assert isinstance(run, RunHandle)
+        assert await run.result(timeout="30s") == 42
+        assert await run == 42
+        assert await run.status() is Status.COMPLETED
+        assert same(await run.info(), await there.info())
+        assert (await run.info()).tags == b'{"customer":"7"}'
+        assert [(e.seq, e.kind, e.path, e.data) for e in await listed(run)] == [
+            (e.seq, e.kind, e.path, e.data) for e in await listed(there)
+        ]
+        assert await listed(run, follow=True) == await listed(run)
+        assert await listed(run, after=2) == (await listed(run))[2:]
+        assert [row.seq async for row in run.log()] == [row.seq async for row in there.log()]
+        overview = await run.overview()
+        assert (overview.number, overview.trigger, overview.steps) == (1, "api", 1)
+        assert (await client.start(doubling, 21, key="order-42")).id == run.id
+        with pytest.raises(KeyConflict, match="order-42"):
+            await client.start(doubling, 22, key="order-42")
+        found = await client.find("order-42")
+        assert found is not None
+        assert found.id == run.id
+        assert await client.find("another") is None
+        assert await client.run(doubling, 4) == 8
+
+
+@pytest.mark.req("A4")
+async def test_a_run_is_started_by_name_and_read_as_json(memory_engines: Engines) -> None:
+    async with connected(memory_engines) as (client, _):
+        assert await (await client.start("doubling", 2)).result() == 4
+        assert await client.handle((await client.start("doubling", 3)).id, doubling).result() == 6
+        with pytest.raises(UnknownWorkflow, match="doublin") as unknown:
+            await client.start("doublin", 2)
+        assert "doubling" in unknown.value.hint
+        with pytest.raises(InvalidInput):
+            await client.start("doubling", "much")
+        with pytest.raises(InvalidInput):
+            await client.start(doubling, "much")  # type: ignore[misc]
+        with pytest.raises(InvalidInput, match="trigger"):
+            await client.start("doubling", 2, trigger="cron")
+        with pytest.raises(InvalidInput, match="option"):
+            await client.start("doubling", 2, colour="red")  # type: ignore[call-overload]
+
+
+@pytest.mark.req("A4")
+async def test_many_runs_are_started_and_listed(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        keys = [f"k{number}" for number in range(1100)]
+        runs = await client.start_many(doubling, range(1100), keys=keys)
+        again: list[RunHandle[int]] = await client.start_many("doubling", list(range(1100)), keys=keys)
+        async with asyncio.timeout(120):
+            results = [await run.result() for run in runs]
+
+        assert results == [number * 2 for number in range(1100)]
+        assert [run.id for run in again] == [run.id for run in runs]
+        rows = await client.runs(workflow="doubling", status="completed", limit=1050)
+        assert len(rows) == 1050
+        there = await engine.runs(workflow="doubling", status="completed", limit=1050)
+        assert same(rows, there)
+        older = await client.runs(before=rows[9].id, limit=5)
+        assert [row.id for row in older] == [row.id for row in rows[10:15]]
+        assert await client.runs(limit=0) == []
+        with pytest.raises(InvalidInput) as wrong:
+            await client.start_many(doubling, [1, "two"])  # type: ignore[misc]
+        assert wrong.value.context["which"] == "inputs[1] of 2"
+
+
+@pytest.mark.req("A4")
+async def test_a_waiting_run_is_understood_and_decided(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(order, 5, by="ann")
+        wait = await run.waiting_for("approval", timeout="30s")
+        there = engine.handle(run.id)
+
+        assert wait == (await there.waits())[0]
+        assert wait.title == "Ship it?"
+        assert await run.waits() == await there.waits()
+        assert await run.why() == await there.why()
+        assert same(await run.state(), await there.state())
+        assert same(await run.state(at=3), await there.state(at=3))
+        assert same(await run.checkpoints(), await there.checkpoints())
+        assert same(await run.documents(), await there.documents())
+        assert await run.document("receipt") == "receipt-5"
+        assert await run.document("receipt", str) == "receipt-5"
+        assert (await run.info()).started_by == "ann"
+        with pytest.raises(DocumentNotFound, match="bill"):
+            await run.document("bill")
+        with pytest.raises(NotEndedYet):
+            await run.result(timeout=0.05)
+        with pytest.raises(NotWaitingYet):
+            await run.waiting_for("another", timeout=0.05)
+        with pytest.raises(InvalidInput):
+            await run.decide("perhaps")
+        await run.decide(True, by="bob", reason="it is paid")
+        assert await run.result() == "receipt-5"
+        with pytest.raises(RunEnded):
+            await run.decide(False)
+        with pytest.raises(RunEnded):
+            await run.waiting_for("approval", timeout="30s")
+        decided = [event.data for event in await listed(run) if event.kind == "received"]
+        assert [(data["by"], data["reason"]) for data in decided] == [("bob", "it is paid")]
+
+
+@pytest.mark.req("A4")
+async def test_messages_reach_a_run_once(engines: Engines) -> None:
+    async with connected(engines) as (client, _):
+        run = await client.start(listening, 2)
+        for word in ("one", "one", "two"):
+            await run.signal("word", word, id=word)
+        assert await run.result() == ["one", "two"]
+        with pytest.raises(RunEnded):
+            await run.signal("word", "three")
+
+        first, second = await client.start(hearing, "a"), await client.start(hearing, "b")
+        await suspended(first)
+        await suspended(second)
+        assert await client.emit("paid", 2, key="b", id="2")
+        assert not await client.emit("paid", 2, key="b", id="2")
+        assert await second.result() == 2
+        assert await first.event("gone", {"n": 1}, id="1")
+        await until(lambda: first._received("signal/1"))
+        assert not await first.event("gone", {"n": 1}, id="1")
+        await client.emit("paid", 1, key="a")
+        assert await first.result() == 1
+
+
+@pytest.mark.req("A4")
+async def test_a_machine_is_triggered(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(Review, 3)
+        wait = await run.waiting_for("accept", timeout="30s")
+
+        assert wait == (await engine.handle(run.id).waits())[0]
+        with pytest.raises(WrongPlace, match="other"):
+            await run.trigger("other")
+        await run.trigger("accept", "fine", by="ann")
+        assert await run.result() == {"size": 3, "note": 4}
+        assert [point.place for point in await run.checkpoints()][-1] == "done"
+
+
+@pytest.mark.req("A4")
+async def test_errors_of_runs_come_with_their_cause(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(failing, "no bread")
+        with pytest.raises(RunFailed) as here:
+            await run.result()
+        with pytest.raises(RunFailed) as there:
+            await engine.handle(run.id).result()
+        assert str(here.value) == str(there.value)
+        assert here.value.trace == there.value.trace
+        assert here.value.cause_code == there.value.cause_code
+
+        waiting = await client.start(asking, "why?")
+        await waiting.waiting_for("approval")
+        assert await waiting.cancel("changed my mind")
+        with pytest.raises(RunCancelled, match="changed my mind"):
+            await waiting.result()
+        assert not await waiting.cancel()
+
+
+@pytest.mark.req("A4")
+async def test_a_failed_run_is_retried_rerun_forked_and_undone(engines: Engines) -> None:
+    async with connected(engines) as (client, _):
+        run = await client.start(order, 5)
+        with pytest.raises(NotRetryable):
+            await run.retry()
+        with pytest.raises(NotRemovable):
+            await run.delete()
+        await run.waiting_for("approval")
+        await run.decide(False)
+        with pytest.raises(RunFailed):
+            await run.result()
+
+        await run.retry(reason="try again")
+        with pytest.raises(RunFailed):
+            await run.result()
+        rerun = await client.rerun(run, input=6, key="again")
+        assert (await client.rerun(run, input=6, key="again")).id == rerun.id
+        await rerun.waiting_for("approval")
+        kept = await client.rerun_from(run, "0/approval:approval#1")
+        await kept.waiting_for("approval")
+        await kept.decide(True)
+        assert await kept.result() == "receipt-5"
+        with pytest.raises(StepNotFound):
+            await client.rerun_from(run, "nothing")
+        forked = await client.fork(run, at=1, input=7)
+        await forked.waiting_for("approval")
+        assert (await forked.info()).input == b"7"
+        with pytest.raises(NotCompensable):
+            await rerun.compensate()
+        await run.compensate()
+        with pytest.raises(RunFailed):
+            await run.result()
+        with pytest.raises(NotRetryable, match="compensated"):
+            await run.retry()
+        await run.delete(reason="done with it")
+        with pytest.raises(RunNotFound):
+            await run.info()
+
+
+@pytest.mark.req("A4")
+async def test_a_run_is_exported_and_imported(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(doubling, 21)
+        await run.result()
+        file = await client.export(run)
+        assert file == await engine.export(run.id)
+        with pytest.raises(RunExists):
+            await client.import_run(file)
+        await run.delete()
+        restored = await client.import_run(file)
+        assert restored.id == run.id
+        assert await restored.result() == 42
+
+
+@pytest.mark.req("A4")
+async def test_workflows_limits_and_keys_are_managed(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        infos, there = await client.workflows(), await engine.workflows()
+        assert [info.name for info in infos] == [info.name for info in there]
+        assert infos[0].kind == there[0].kind
+        assert infos[0].versions == there[0].versions
+        assert await client.disable("doubling", by="ann", reason="broken")
+        assert not await client.disable(doubling)
+        with pytest.raises(WorkflowDisabled, match="broken"):
+            await client.start(doubling, 1)
+        assert await client.enable("doubling")
+        with pytest.raises(UnknownWorkflow):
+            await client.enable("nothing")
+
+        await client.set_limit("workflow", "doubling", 3, by="ann")
+        assert await client.limits() == await engine.limits()
+        assert await client.drop_limit("workflow", "doubling")
+        assert not await client.drop_limit("workflow", "doubling")
+
+        new = await client.keys.create("ci", scopes=["read", "run"], expires="90d")
+        [key] = await client.keys.list()
+        assert key == new.credential
+        assert (key.name, key.scopes, key.created_by) == ("ci", ("read", "run"), "local")
+        assert new.text.startswith("sw_key_")
+        assert await client.keys.revoke(key.id)
+        assert not await client.keys.revoke(key.id)
+
+
+@pytest.mark.req("A4")
+async def test_large_payloads_arrive_whole(memory_engines: Engines) -> None:
+    async with connected(memory_engines) as (client, engine):
+        text = "x" * 200_000
+        run = await client.start(listening, 1)
+        await run.signal("word", text)
+
+        assert await run.result() == [text]
+        assert msgspec.json.decode((await run.info()).output or b"") == [text]
+        [received] = [event for event in await listed(run, follow=True) if event.kind == "received"]
+        assert received == next(e for e in await listed(engine.handle(run.id)) if e.kind == "received")
+        with pytest.raises(AlreadyDecided):
+            await (await client.start(listening, 1)).decide(True)
