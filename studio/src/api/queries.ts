@@ -103,3 +103,9 @@ export const keysQuery = queryOptions({
   queryKey: ["keys"],
   queryFn: ({ signal }) => ask(api.GET("/api/v1/keys", { signal })),
 });
+
+export const aboutQuery = queryOptions({
+  queryKey: ["about"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/about", { signal })),
+  staleTime: 60_000,
+});

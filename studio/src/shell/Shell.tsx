@@ -1,6 +1,8 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useMatchRoute, useRouterState } from "@tanstack/react-router";
 import { Activity, CircleHelp, Cpu, Search, Settings, Stamp, SunMoon, Workflow } from "lucide-react";
 import { lazy, type ReactNode, Suspense, useState } from "react";
+import { aboutQuery } from "../api/queries";
 import { Kbd, modifier } from "../components/Kbd";
 import { useZone } from "../components/Time";
 import { useCounts } from "./counts";
@@ -146,10 +148,13 @@ function ZoneSwitch() {
 
 function Foot() {
   const { me } = useCounts();
+  const about = useQuery(aboutQuery).data;
   return (
     <footer className="foot">
-      <span>{me ? (me.local ? "local" : me.name) : "…"}</span>
+      {about && <span>v{about.version}</span>}
+      {about && <span className="dot">{about.database}</span>}
       {me && <span className="dot">workspace {me.workspace}</span>}
+      {me && <span className="dot">{me.name}</span>}
     </footer>
   );
 }
