@@ -342,6 +342,13 @@ class NotHoldable(Conflict):
     hint = "wait for its end; if its cleanup hangs, end it by force: run.cancel(force=True)"
 
 
+class NotSkippable(Conflict):
+    """Only the step that failed a run can be skipped."""
+
+    code = "NOT_SKIPPABLE"
+    hint = "retry the run, or rerun or fork it instead"
+
+
 class NotRemovable(Conflict):
     """A run can be deleted only after it and all runs below it have ended."""
 

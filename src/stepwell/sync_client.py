@@ -248,6 +248,7 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     cancel = _verb(RunHandle[Any].cancel)
     hold = _verb(RunHandle[Any].hold)
     release = _verb(RunHandle[Any].release)
+    skip = _verb(RunHandle[Any].skip)
     retry = _verb(RunHandle[Any].retry)
     compensate = _verb(RunHandle[Any].compensate)
     delete = _verb(RunHandle[Any].delete)

@@ -42,7 +42,6 @@ SMALL: dict[str, str] = {
     "src/stepwell/server/exposition.py": "the text format, apart from what is measured",
     "src/stepwell/server/health.py": "the routes that anybody may call",
     "src/stepwell/store/encoded_tags.py": "the one value that is encoded in two ways",
-    "src/stepwell/client/operations.py": "what operators do, apart from the handle",
     "src/stepwell/store/memory/access.py": _MIRROR,
     "src/stepwell/store/memory/holds.py": _MIRROR,
     "src/stepwell/store/postgres/holds.py": _MIRROR,

@@ -25,7 +25,7 @@ from stepwell import (
     step,
     workflow,
 )
-from stepwell.errors import NotRetryable, RunCancelled, RunEnded
+from stepwell.errors import NotRetryable, NotSkippable, RunCancelled, RunEnded
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.ledger_client import effect
 from tests.faults.rerouted import reroute
@@ -42,6 +42,11 @@ async def fail_at_first(ctx: StepContext, n: int) -> int:
     if ctx.attempt == 1:
         raise Permanent("not this time")
     return n + 1
+
+
+@step
+async def fail_always(n: int) -> int:
+    raise Permanent("never")
 
 
 @workflow
@@ -67,6 +72,11 @@ async def second_chance(ctx: Context, n: int) -> int:
 
 
 @workflow
+async def skipped(ctx: Context, n: int) -> int:
+    return await ctx.step(fail_always, n)
+
+
+@workflow
 async def retired(ctx: Context, n: int) -> int:
     """Disabled before anything else happens, and never started."""
     return n
@@ -84,7 +94,16 @@ async def forced(ctx: Context, n: int) -> int:
     return await ctx.signal("never", int)
 
 
-WORKFLOWS: list[Workflow[int, int]] = [everything, forced, held, little, retired, second_chance, stopped]
+WORKFLOWS: list[Workflow[int, int]] = [
+    everything,
+    forced,
+    held,
+    little,
+    retired,
+    second_chance,
+    skipped,
+    stopped,
+]
 EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
 
@@ -125,6 +144,12 @@ async def _operated(engine: Engine) -> None:
     with contextlib.suppress(RunEnded):  # if we died before the hold, it has begun meanwhile
         await kept.hold(by="ann", reason="check the price")
         report("held", kept.id)
+    failing: RunHandle[int] = await engine.start(skipped, 1, key="skipped")
+    await _ended(failing)
+    with contextlib.suppress(NotSkippable):  # if we died after it
+        await failing.skip(5, by="ann", reason="counted by hand")
+        report("skipped", failing.id)
+    assert await failing.result() == 5
     other = await engine.start(forced, 1, key="forced")
     await other.cancel("hangs", by="ann", force=True)
     report("forced", other.id)

@@ -134,6 +134,10 @@ async def acknowledged(victim: Victim) -> None:
             match line.removesuffix("\n").split(" ") if line.endswith("\n") else []:
                 case ["held", run]:
                     assert (await engine.handle(run).info()).held, victim.name
+                case ["skipped", run]:
+                    state = await engine.handle(run).state()
+                    assert state.error is None, victim.name
+                    assert bytes(state.outputs["0/fail_always#1"]) == b"5", victim.name
                 case ["forced", run]:
                     state = await engine.handle(run).state()
                     assert (state.status, state.forced) == (Status.CANCELLED, True), victim.name

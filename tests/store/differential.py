@@ -13,9 +13,11 @@ from hypothesis.stateful import (
     initialize,
     rule,
 )
+from msgspec import Raw
 from msgspec.structs import replace
 
 from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter, RunRow
+from stepwell.domain.events import StepCompleted, written
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.rates import Full, RatedStart
 from stepwell.store.base import Store
@@ -278,7 +280,10 @@ class Differential(RuleBasedStateMachine):
             run_id = (
                 self.plan.pick.choice(failed) if failed and self.plan.often(0.8) else self.plan.some_run()
             )
-            self.saw(f"retry {self.ask('retry', lambda store: store.retry(run_id), run_id)}")
+            result = written(StepCompleted(result=Raw(b"2"), skipped=True), "s#1", 1)
+            skipped = result if self.plan.often(0.3) else None
+            outcome = self.ask("retry", lambda store: store.retry(run_id, skipped=skipped), run_id)
+            self.saw(f"retry {outcome}")
 
     @rule(pick=picks)
     def operate(self, pick: int) -> None:

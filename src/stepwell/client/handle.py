@@ -21,7 +21,16 @@ from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.step_logs import StepLogLine, read_lines
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
-from stepwell.domain.commit import CancelOutcome, Delivery, LogRow, Message, RetryOutcome, RunFilter, RunRow
+from stepwell.domain.commit import (
+    CancelOutcome,
+    Delivery,
+    LogRow,
+    Message,
+    NewEvent,
+    RetryOutcome,
+    RunFilter,
+    RunRow,
+)
 from stepwell.domain.documents import Document, Documents
 from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
@@ -55,6 +64,7 @@ from stepwell.errors import (
     NotEndedYet,
     NotRemovable,
     NotRetryable,
+    NotSkippable,
     NotWaitingYet,
     RunEnded,
     RunNotFound,
@@ -501,6 +511,21 @@ class RunHandle(Generic[R]):
             case _:
                 pass
 
+    async def skip(self, output: Any = None, *, path: str = "", by: str = "", reason: str = "") -> None:
+        """Continue a failed run as if its failed step had returned `output`; its timeout begins anew.
+
+        `path` names the step, so that no other one is skipped by mistake. Raises NotSkippable if the run did
+        not fail in a step: its own code, a child or a timeout ended it.
+        """
+        await self._check()
+        data = limited(encoded_by_type(output), "the output", self._client.payload_bytes_max)
+        skipped = operations.skipped_step(self.id, await self._events(), checked_text(path, "path"), data)
+        match await self._resume(undo=False, skipped=skipped, by=by, reason=reason):
+            case RetryOutcome.RETRIED:
+                pass
+            case _:
+                raise NotSkippable(f"run {self.id} is {await self.status()}: somebody else continued it")
+
     async def compensate(self, *, by: str = "", reason: str = "") -> None:
         """Undo the completed steps of a run that failed with `on_failure="hold"`; its end is then final."""
         if not await self._undoable():
@@ -530,7 +555,9 @@ class RunHandle(Generic[R]):
                 undoable = False  # a new generation cannot undo steps of an earlier one
         return undoable
 
-    async def _resume(self, *, undo: bool, by: str, reason: str) -> RetryOutcome:
+    async def _resume(
+        self, *, undo: bool, skipped: NewEvent | None = None, by: str, reason: str
+    ) -> RetryOutcome:
         needs, reason = "", clean(reason)
         checked_text(by, "by")
         async for row in self.log():
@@ -543,7 +570,9 @@ class RunHandle(Generic[R]):
             if sent and (await self.info()).ended_at != failed_at:
                 return RetryOutcome.RETRIED  # by an earlier call of ours; it may have failed again since
             sent = True
-            return await self._client.store.retry(self.id, needs=needs, undo=undo, by=by, reason=reason)
+            return await self._client.store.retry(
+                self.id, needs=needs, undo=undo, skipped=skipped, by=by, reason=reason
+            )
 
         outcome, repeated = await self._client.retry_call(send)
         if repeated and outcome is RetryOutcome.NOT_FAILED:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import Raw
+
 from stepwell.client.store_access import StoreAccess
-from stepwell.domain.commit import CancelOutcome, HoldOutcome
+from stepwell.domain.commit import CancelOutcome, HoldOutcome, NewEvent
+from stepwell.domain.events import (
+    Accepted,
+    ChildEnded,
+    CompensationStarted,
+    Event,
+    Failed,
+    StepCompleted,
+    StepFailed,
+    written,
+)
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.domain.text import checked_text, clean
-from stepwell.errors import NotHoldable, RunEnded, RunNotFound
+from stepwell.errors import NotHoldable, NotSkippable, RunEnded, RunNotFound, excerpt
 from stepwell.store.wakeups import Ended
 
 
@@ -38,3 +52,28 @@ async def force_end(client: StoreAccess, run_id: RunId, *, by: str, reason: str)
         client.notifier.notify_end(run_id, Ended(Status.CANCELLED, None, None))
     client.notifier.notify_work(run_id)
     return outcome is CancelOutcome.ENDED or repeated
+
+
+def skipped_step(run_id: RunId, events: Sequence[Event], path: str, output: bytes) -> NewEvent:
+    """The event that gives the failed step of a run this output, or NotSkippable with the reason."""
+    last = events[-1].fact
+    if not isinstance(last, Failed):
+        raise NotSkippable(
+            f"run {run_id} has not failed", hint="only a failed run has a step to skip; read run.why()"
+        )
+    failed_at = last.error.path
+    steps = [e for e in events if e.path == failed_at and isinstance(e.fact, StepFailed)]
+    if path and path != failed_at:
+        raise NotSkippable(
+            f"run {run_id} did not fail at {excerpt(path)}", hint=f"it failed at {failed_at!r}"
+        )
+    if any(isinstance(event.fact, CompensationStarted) for event in events):
+        raise NotSkippable(f"run {run_id} has begun to compensate: its code is over")
+    if any(e.path == failed_at and isinstance(e.fact, ChildEnded) for e in events):
+        raise NotSkippable(f"run {run_id} failed because its child at {failed_at} did")
+    if not failed_at or not steps:
+        raise NotSkippable(f"run {run_id} failed in its own code, not in a step")
+    accepted = events[0].fact
+    if isinstance(accepted, Accepted) and accepted.kind == "graph":
+        output = b'{"output":' + output + b"}"  # as a node records it: it leaves by its handle `out`
+    return written(StepCompleted(result=Raw(output), skipped=True), failed_at, steps[-1].attempt)

@@ -104,7 +104,7 @@ class Resumed(Fact, frozen=True, kw_only=True):
 class Retried(Fact, frozen=True, kw_only=True):
     """A person resumed a failed run at its failed step, with a fresh timeout; or had it compensated."""
 
-    path: str = ""
+    path: str = ""  # of the step that was skipped, if one was
     undo: bool = False
     by: str = ""
     reason: str = ""
@@ -213,6 +213,7 @@ class StepCompleted(Fact, frozen=True, kw_only=True):
     digest: str = ""  # of the arguments, if the run has more than one task
     undo: Undo | None = None
     worker: str = ""  # the one that ran a remote step; otherwise it was the run's owner
+    skipped: bool = False  # it had failed, and a person gave this result; the Retried before it says who
 
 
 class StepFailed(Fact, frozen=True, kw_only=True):

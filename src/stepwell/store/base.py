@@ -26,6 +26,7 @@ from stepwell.domain.commit import (
     InboxRow,
     LogRow,
     Message,
+    NewEvent,
     NewRun,
     Outcome,
     Owned,
@@ -134,6 +135,7 @@ class Runs(Protocol):
         *,
         needs: str = "",
         undo: bool = False,
+        skipped: NewEvent | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
@@ -145,6 +147,8 @@ class Runs(Protocol):
         `needs` is what its worker must have; '' is its workflow in its version.
 
         `undo` is written into Retried: the worker undoes the run instead of continuing it.
+
+        `skipped` is the result of its failed step: it is appended after Retried, which names its path.
         A run that has begun to compensate gets no ticket: its steps are undone.
         """
         ...

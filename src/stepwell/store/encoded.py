@@ -172,12 +172,13 @@ class EncodedStore:
         *,
         needs: str = "",
         undo: bool = False,
+        skipped: NewEvent | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
     ) -> RetryOutcome:
         return await self._store.retry(
-            run_id, needs=needs, undo=undo, by=by, reason=reason, encode=self._encode
+            run_id, needs=needs, undo=undo, skipped=skipped, by=by, reason=reason, encode=self._encode
         )
 
     async def switch(self, switch: WorkflowSwitch) -> bool:

@@ -8,6 +8,7 @@ from stepwell.domain.commit import (
     ENDING_PRIORITY,
     CancelOutcome,
     Finish,
+    NewEvent,
     RetryOutcome,
 )
 from stepwell.domain.events import BASES, KIND, Cancelled, CompensationCompleted, Retried, written
@@ -66,6 +67,7 @@ class MemoryCancelRetry(Tables):
         *,
         needs: str = "",
         undo: bool = False,
+        skipped: NewEvent | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
@@ -94,7 +96,8 @@ class MemoryCancelRetry(Tables):
             lane=run.lane,
         )
         self._tickets[run_id, ""] = ticket
-        event = written(Retried(undo=undo, by=by, reason=reason))
-        self._append(ticket, [replace(event, payload=encode(event.payload))])
+        retried = written(Retried(path=skipped.path if skipped else "", undo=undo, by=by, reason=reason))
+        events = [retried] if skipped is None else [retried, skipped]
+        self._append(ticket, [replace(event, payload=encode(event.payload)) for event in events])
         run.row = replace(row, status=Status.RUNNING, output=None, error=None, ended_at=None)
         return RetryOutcome.RETRIED

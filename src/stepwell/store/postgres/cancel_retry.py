@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
+from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, NewEvent, RetryOutcome
 from stepwell.domain.events import KIND, Cancelled, Retried, written
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import CancelRequest, EndNotice, cancel_request, child_ended, forced_end
@@ -113,11 +113,18 @@ class PgCancelRetry:
         *,
         needs: str = "",
         undo: bool = False,
+        skipped: NewEvent | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
     ) -> RetryOutcome:
-        payload = encode(written(Retried(undo=undo, by=by, reason=reason)).payload)
+        path = skipped.path if skipped else ""
+        payload = encode(written(Retried(path=path, undo=undo, by=by, reason=reason)).payload)
+        more = (
+            (None, None, None, None)
+            if skipped is None
+            else (skipped.kind, skipped.path, skipped.attempt, encode(skipped.payload))
+        )
 
         async def work(connection: Connection) -> RetryOutcome:
             status = await connection.fetchval(self._sql["lock_run"], run_id)
@@ -127,7 +134,10 @@ class PgCancelRetry:
                 return RetryOutcome.NOT_FAILED
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED
-            await connection.execute(self._sql["retry_run"], self._db.now(), run_id, payload, needs)
+            await connection.execute(self._sql["retry_run"], self._db.now(), run_id, payload, needs, *more)
             return RetryOutcome.RETRIED
 
-        return await self._db.write("retry", self._db.side_slots, work, again=False)
+        try:
+            return await self._db.write("retry", self._db.side_slots, work, again=False)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this reason or path: {error}") from error

@@ -72,6 +72,7 @@ FOR NO KEY UPDATE;
 SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_completed');
 
 -- name: retry_run
+-- $5 to $8 are the result of a step that is skipped, or NULL.
 -- The run's row is locked by an earlier statement, so nobody else retries it.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) AS now
@@ -102,8 +103,15 @@ queued AS (
     )
     SELECT
         $2, '', s.queue, coalesce(nullif($4, ''), s.workflow || '@' || s.version), s.workspace, s.lane,
-        s.priority, true, false, clock.now, clock.now, log.seq, log.base, log.at, 0, 0, ''
+        s.priority, true, false, clock.now, clock.now, log.seq + ($5::text IS NOT NULL)::int, log.base, log.at, 0, 0,
+        ''
     FROM clock, log, shown AS s
+),
+skipped AS (
+    INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
+    SELECT $2, log.seq + 1, $5, $6, $7::int, log.at, $8
+    FROM log
+    WHERE $5::text IS NOT NULL
 )
 INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
 SELECT $2, log.seq, 'retried', '', 0, log.at, $3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, RetryOutcome
+from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, NewEvent, RetryOutcome
 from stepwell.domain.events import Cancelled, Retried, written
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.messages import EndNotice, cancel_request, child_ended, forced_end
@@ -65,6 +65,7 @@ def retry(
     *,
     needs: str = "",
     undo: bool = False,
+    skipped: NewEvent | None = None,
     by: str = "",
     reason: str = "",
     encode: Encode = bytes,
@@ -79,11 +80,13 @@ def retry(
         return RetryOutcome.COMPENSATED
     now = session.now
     at = max(now, at)
-    event = written(Retried(undo=undo, by=by, reason=reason))
-    payload = encode(event.payload)
-    session.run("insert_event", run_id, head + 1, event.kind, event.path, event.attempt, at, payload)
+    retried = written(Retried(path=skipped.path if skipped else "", undo=undo, by=by, reason=reason))
+    for event in [retried] if skipped is None else [retried, skipped]:
+        head += 1
+        payload = encode(event.payload)
+        session.run("insert_event", run_id, head, event.kind, event.path, event.attempt, at, payload)
     needs = needs or needs_workflow(workflow, version)
-    due_and_log = (now, now, head + 1, base, at)
+    due_and_log = (now, now, head, base, at)
     session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)
     session.run("retry_run", run_id)
     return RetryOutcome.RETRIED

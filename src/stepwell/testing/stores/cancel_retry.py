@@ -6,9 +6,10 @@ import asyncio
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 from stepwell.domain.commit import ENDING_PRIORITY, CancelOutcome, NewTicket, RetryOutcome
-from stepwell.domain.events import Cancelled, Continued, read_as, written
+from stepwell.domain.events import Cancelled, Continued, Retried, StepCompleted, read_as, written
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import EndNotice
 from stepwell.domain.status import Status
@@ -133,6 +134,25 @@ class CancelRules:
 
 
 class RetryRules:
+    @pytest.mark.req("K39", "K11")
+    @checked
+    async def test_a_skipped_step_gets_its_result_with_the_retry(self, scene: Scene) -> None:
+        run_id = await scene.failed()
+        result = written(StepCompleted(result=Raw(b"7"), skipped=True), "b", 2)
+
+        assert await scene.store.retry(run_id, skipped=result, by="ann") is RetryOutcome.RETRIED
+        assert await scene.store.retry(run_id, skipped=result) is RetryOutcome.NOT_FAILED
+
+        [claim] = await scene.claim_as(await scene.worker())
+        *_, retried, skipped = claim.log
+        assert (retried.kind, read_as(Retried, retried).path, read_as(Retried, retried).by) == (
+            "retried",
+            "b",
+            "ann",
+        )
+        assert skipped == result.row(claim.head, retried.at)
+        await scene.ok(scene.member(claim, scene.claimed(claim)))
+
     @pytest.mark.req("K11")
     @checked
     async def test_retry_gives_a_failed_run_a_new_ticket(self, scene: Scene) -> None:
