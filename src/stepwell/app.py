@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -54,6 +54,7 @@ from stepwell.system import Clock, SystemClock, SystemIds
 if TYPE_CHECKING:
     from stepwell.authoring.graphs.history.trace import Trace
     from stepwell.authoring.graphs.workflow import GraphTools
+    from stepwell.databases.connections import Connections
     from stepwell.handlers.code import Sandboxes
     from stepwell.outbound.client import OutboundClient
     from stepwell.outbound.request import OutboundRules
@@ -79,6 +80,7 @@ class Engine(Client):
     only starts runs and talks to them. With a `workspace` it sees only that workspace's runs, definitions
     and events; its worker runs what its workflows and queues cover, in every workspace.
     `outbound` opens private networks to `http` nodes; by default `STEPWELL_OUTBOUND_ALLOW` does.
+    `connections` are the databases of `query` nodes by name; by default `STEPWELL_CONNECTION_<NAME>`.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Engine(Client):
         start_rates: Sequence[StartRate] = (),
         workspace: str = DEFAULT_WORKSPACE,
         outbound: OutboundRules | None = None,
+        connections: Mapping[str, str] | None = None,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise SettingsInvalid(f"settings is {excerpt(settings)}", hint="give Settings(slots=100, ...)")
@@ -121,6 +124,8 @@ class Engine(Client):
         self._outbound_rules = outbound
         self._outbound: OutboundClient | None = None
         self._sandboxes: Sandboxes | None = None
+        self._connection_urls = connections
+        self._connections: Connections | None = None
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         if self._nodes:
             _ = self.graphs  # a worker executes custom nodes as steps when they are on its queues
@@ -165,11 +170,23 @@ class Engine(Client):
         """Return what the built-in nodes that reach the outside do in this engine's worker."""
         from stepwell.handlers.code import Sandboxes, code_steps
         from stepwell.handlers.http import http_step
+        from stepwell.handlers.query import query_step
 
         if self._sandboxes is None:
             self._sandboxes = Sandboxes()
-        steps = [http_step(self._outbound_client), *code_steps(self._sandboxes)]
+        steps = [
+            http_step(self._outbound_client),
+            query_step(self._named_connections),
+            *code_steps(self._sandboxes),
+        ]
         return {step.name: step for step in steps}
+
+    def _named_connections(self) -> Connections:
+        if self._connections is None:
+            from stepwell.databases.connections import Connections
+
+            self._connections = Connections(self._connection_urls)
+        return self._connections
 
     def _outbound_client(self) -> OutboundClient:
         if self._outbound is None:
@@ -327,6 +344,8 @@ class Engine(Client):
                 await outbound.close()
             if self._sandboxes is not None:
                 await self._sandboxes.close()
+            if self._connections is not None:
+                await self._connections.close()
             await self.store.close()
 
     async def serve(self, on_start: Callable[[], None] = lambda: None) -> None:

@@ -38,6 +38,7 @@ SMALL: dict[str, str] = {
     "src/stepwell/http_client/event_stream.py": "how a log is followed over lost connections",
     "src/stepwell/http_client/keys.py": "mirrors client/keys.py",
     "src/stepwell/http_client/workflows.py": "mirrors client/workflows.py",
+    "src/stepwell/handlers/query.py": "a node type has a module",
     "src/stepwell/outbound/body.py": "how an answer is decompressed within a limit, apart from connections",
     "src/stepwell/server/exposition.py": "the text format, apart from what is measured",
     "src/stepwell/server/health.py": "the routes that anybody may call",

@@ -12,6 +12,7 @@ from stepwell.authoring.graphs.nodes.control import CONTROL
 from stepwell.authoring.graphs.nodes.http import HTTP
 from stepwell.authoring.graphs.nodes.join import MERGE
 from stepwell.authoring.graphs.nodes.node_type import NodeType
+from stepwell.authoring.graphs.nodes.query import QUERY
 from stepwell.authoring.graphs.nodes.steps import CALL, CustomNode
 from stepwell.authoring.graphs.nodes.subworkflow import WORKFLOW
 from stepwell.authoring.graphs.nodes.waits import WAITING
@@ -22,15 +23,8 @@ from stepwell.errors import InvalidDefinition, excerpt
 ENTRY_POINTS = "stepwell.nodes"
 ALIASES = {"join": "merge", "wait_event": "wait", "data_query": "query", "subworkflow": "workflow"}
 BUILT_IN: tuple[NodeType, ...] = (
-    *CONTROL,
-    *WAITING,
-    MERGE,
-    *CONTAINERS,
-    CALL,
-    WORKFLOW,
-    HTTP,
-    JAVASCRIPT,
-    PYTHON,
+    *(*CONTROL, *WAITING, MERGE, *CONTAINERS),
+    *(CALL, WORKFLOW, HTTP, QUERY, JAVASCRIPT, PYTHON),
 )
 
 

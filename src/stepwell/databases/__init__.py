@@ -1,0 +1,1 @@
+"""Databases of others: named connections that `query` nodes read and write."""

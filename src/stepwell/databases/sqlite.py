@@ -1,0 +1,118 @@
+"""A named SQLite file: one connection, in a thread while it works."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+import threading
+from typing import Any
+
+import apsw
+
+from stepwell.databases.errors import QueryError, check_columns, too_many_rows
+from stepwell.databases.statement import Statement
+
+# What a statement must not do whatever it says: reach other files, load code, change the connection.
+_FORBIDDEN = frozenset(
+    (
+        *(apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_PRAGMA),
+        *(apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT),
+    )
+)
+_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
+_BUSY_MILLISECONDS = 5000
+
+
+class SqliteDatabase:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = asyncio.Lock()
+        self._connections: dict[bool, apsw.Connection] = {}
+
+    async def query(
+        self, statement: Statement, params: dict[str, Any], *, rows_max: int, seconds: float, read_only: bool
+    ) -> dict[str, Any]:
+        statement.values(params)
+        for name, value in params.items():
+            if isinstance(value, list | dict) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+                raise QueryError("SQL_PARAMS", f"the parameter {name} is not text, a number or null")
+        async with self._lock:
+            connection = self._opened(read_only)
+            clock = threading.Timer(seconds, connection.interrupt)
+            clock.start()
+            try:
+                return await asyncio.to_thread(_run, connection, statement, params, rows_max)
+            except apsw.InterruptError:
+                message = f"the query took longer than {seconds:g} s"
+                raise QueryError("SQL_TIMEOUT", message, permanent=False) from None
+            except apsw.ReadOnlyError as error:
+                hint = "set readOnly to false if the node may write"
+                raise QueryError("SQL_READ_ONLY", str(error), hint=hint) from None
+            except apsw.BusyError:
+                raise QueryError("SQL_CONNECT", "the file is locked", permanent=False) from None
+            except apsw.AuthError:
+                message = "the statement would change the connection, or reach other files"
+                raise QueryError("SQL_FORBIDDEN", message) from None
+            except apsw.Error as error:
+                raise QueryError("SQL_ERROR", str(error)[:500]) from None
+            finally:
+                clock.cancel()
+
+    def _opened(self, read_only: bool) -> apsw.Connection:
+        if read_only not in self._connections:
+            flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+            try:
+                connection = apsw.Connection(self._path, flags=flags)
+            except apsw.Error as error:
+                raise QueryError(
+                    "SQL_CONNECT", f"the file cannot be opened: {error}", permanent=False
+                ) from None
+            connection.set_busy_timeout(_BUSY_MILLISECONDS)
+            connection.set_authorizer(_allowed)
+            self._connections[read_only] = connection
+        return self._connections[read_only]
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+
+def _allowed(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    called = action == apsw.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS
+    return apsw.SQLITE_DENY if action in _FORBIDDEN or called else apsw.SQLITE_OK
+
+
+def _run(
+    connection: apsw.Connection, statement: Statement, params: dict[str, Any], rows_max: int
+) -> dict[str, Any]:
+    before = connection.total_changes()
+    cursor = connection.cursor()
+    try:
+        cursor.execute(statement.text, params)
+        names = [column[0] for column in cursor.get_description()] if _has_rows(cursor) else []
+        check_columns(names)
+        rows: list[dict[str, Any]] = []
+        for row in cursor:
+            if len(rows) == rows_max:
+                raise too_many_rows(rows_max)
+            rows.append({name: _value(value) for name, value in zip(names, row, strict=True)})
+    finally:
+        cursor.close(force=True)
+    return {"rows": rows, "count": len(rows) if names else connection.total_changes() - before}
+
+
+def _has_rows(cursor: apsw.Cursor) -> bool:
+    try:
+        return bool(cursor.get_description())
+    except apsw.ExecutionCompleteError:
+        return False
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

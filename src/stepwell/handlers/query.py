@@ -1,0 +1,50 @@
+"""What a `query` node does: its statement on the connection that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
+from stepwell.authoring.graphs.nodes.query import NAME
+from stepwell.authoring.graphs.nodes.steps import RESULTS
+from stepwell.databases.connections import Connections
+from stepwell.databases.errors import QueryError
+from stepwell.databases.statement import Statement
+from stepwell.domain.program import StepContext
+from stepwell.domain.steps import StepSpec
+
+_CONFIG = (
+    "SQL_CONNECTION",
+    "SQL_TEMPLATE",
+    "SQL_ONE_STATEMENT",
+    "SQL_READ_ONLY",
+    "SQL_FORBIDDEN",
+    "SQL_TYPE",
+)
+
+
+def query_step(connections: Callable[[], Connections]) -> StepSpec:
+    """Return the step that asks the databases of these connections."""
+
+    async def call(step: StepContext, config: dict[str, Any]) -> Any:
+        try:
+            return (
+                await connections()
+                .of(config["connection"])
+                .query(
+                    Statement.parsed(config["sql"]),
+                    config["params"],
+                    rows_max=config["maxRows"],
+                    seconds=config["seconds"],
+                    read_only=config["readOnly"],
+                )
+            )
+        except QueryError as error:
+            if error.code in _CONFIG:
+                raise NodeConfigError(error.message, code=error.code, hint=error.hint) from None
+            failed = NodeError(error.code, error.message, hint=error.hint)
+            failed.permanent = error.permanent
+            raise failed from None
+
+    return StepSpec(name=NAME, function=call, is_async=True, wants_context=True, returns=RESULTS)

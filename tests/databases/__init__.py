@@ -1,0 +1,1 @@
+"""Named databases that `query` nodes ask."""

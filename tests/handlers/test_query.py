@@ -1,0 +1,184 @@
+"""The `query` node in running graphs, on a real SQLite file and a real PostgreSQL: BI-Q01 to BI-Q10."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from stepwell import Engine, InvalidGraph, graph
+from stepwell.databases.connections import Connections
+from stepwell.errors import SettingsInvalid
+from tests.engines import Engines
+from tests.handlers.test_http import ERROR_EDGE, graph_of
+
+TABLE = "CREATE TABLE item (id integer PRIMARY KEY, name text NOT NULL, price numeric)"
+ROWS = "INSERT INTO item VALUES (1, 'book', 12.5), (2, 'lamp', 40), (3, 'tea', NULL)"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        path = tmp_path / "shop.db"
+        connection = apsw.Connection(str(path))
+        connection.execute(f"{TABLE}; {ROWS}")
+        connection.close()
+        return f"sqlite:{path}"
+    url: str = request.getfixturevalue("postgres_url")
+
+    async def fill() -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute(f"{TABLE}; {ROWS}")
+        await connection.close()
+
+    asyncio.run(fill())
+    return url
+
+
+def query_graph(data: dict[str, Any], *edges: dict[str, Any]) -> dict[str, Any]:
+    body = graph_of({}, *edges)
+    node = {"outputVariable": "answer", "connection": "shop", **data}
+    body["nodes"][1] = {"id": "call", "type": "query", "data": node}
+    return body
+
+
+async def asked(engine: Engine, sql: str, input: Any = None, **data: Any) -> Any:
+    """The output of the node, or the code of its error."""
+    body = query_graph({"sql": sql, **data}, ERROR_EDGE)
+    run = await engine.start_graph(body, input or {})
+    return (await run.result(60))["result"]
+
+
+@pytest.fixture
+def opened(shop: str, memory_engines: Engines) -> Engine:
+    return memory_engines.new(connections={"shop": shop})
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+async def test_a_graph_asks_a_database(opened: Engine) -> None:
+    async with opened as engine:
+        sql = "SELECT id, name FROM item WHERE id >= :least ORDER BY id"
+        answer = await asked(engine, sql, {"least": 2}, params={"least": "{{ctx.input.least}}"})
+
+        assert answer == {"rows": [{"id": 2, "name": "lamp"}, {"id": 3, "name": "tea"}], "count": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "X3")
+async def test_values_are_bound_and_never_become_sql(opened: Engine) -> None:  # BI-Q01
+    async with opened as engine:
+        evil = "'; DROP TABLE item; --"
+        sql = "INSERT INTO item (id, name) VALUES (:id, :name)"
+        params = {"id": 9, "name": "{{ctx.input.name}}"}
+        wrote = await asked(engine, sql, {"name": evil}, params=params, readOnly=False)
+        rows = await asked(engine, "SELECT name FROM item WHERE id = 9")
+
+        assert wrote == {"rows": [], "count": 1}
+        assert rows["rows"] == [{"name": evil}]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+@pytest.mark.parametrize(
+    ("sql", "data", "code"),
+    [
+        ("INSERT INTO item VALUES (7, 'x', 1)", {}, "SQL_READ_ONLY"),  # BI-Q09
+        ("DELETE FROM item", {}, "SQL_READ_ONLY"),
+        ("SELECT * FROM nothing", {}, "SQL_ERROR"),
+        ("SELEC 1", {}, "SQL_ERROR"),
+        ("SELECT id FROM item", {"maxRows": 2}, "RESULT_TOO_LARGE"),  # BI-Q06
+        ("SELECT 1 AS a, 2 AS a", {}, "SQL_TYPE"),
+        ("SELECT :a + 1 AS a", {"params": {"a": [1, 2]}}, "SQL_PARAMS"),  # BI-Q04
+        ("SELECT 1 AS a", {"connection": "shopp"}, "SQL_CONNECTION"),
+    ],
+)
+async def test_a_query_that_cannot_be_answered_says_why(
+    opened: Engine, sql: str, data: dict[str, Any], code: str
+) -> None:
+    async with opened as engine:
+        assert await asked(engine, sql, retry={"maxAttempts": 1}, **data) == code
+        assert (await asked(engine, "SELECT count(*) AS n FROM item"))["rows"] == [{"n": 3}]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+async def test_a_long_query_is_ended_in_the_database(opened: Engine, shop: str) -> None:  # BI-Q05
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS c FROM n"
+    async with opened as engine:
+        code = await asked(engine, endless, timeoutMs=300, retry={"maxAttempts": 1})
+
+        assert code == "SQL_TIMEOUT"
+        assert (await asked(engine, "SELECT 1 AS one"))["rows"] == [{"one": 1}]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+async def test_values_come_back_as_json(memory_engines: Engines, postgres_url: str) -> None:  # BI-Q07
+    sql = """SELECT 1.10::numeric AS exact, 'infinity'::date AS day, '\\x00ff'::bytea AS bytes,
+        NULL AS nothing,
+        '{"a": [1]}'::jsonb AS data, ARRAY[1, 2] AS list, 'NaN'::float8 AS odd, true AS yes,
+        '2026-01-02 03:04:05+00'::timestamptz::text AS at"""
+    async with memory_engines.new(connections={"shop": postgres_url}) as engine:
+        answer = await asked(engine, sql)
+        ranged = await asked(engine, "SELECT int4range(1, 5) AS r", retry={"maxAttempts": 1})
+        typed = "SELECT :day::date AS day, :n::numeric AS n, :data::jsonb AS data"
+        params = {"day": "2026-02-03", "n": 1.5, "data": {"a": 1}}
+        back = await asked(engine, typed, params=params)
+
+    row = answer["rows"][0]
+    assert (row["exact"], row["day"], row["bytes"], row["nothing"]) == ("1.10", "infinity", "AP8=", None)
+    assert (row["data"], row["list"], row["odd"], row["yes"]) == ({"a": [1]}, [1, 2], "nan", True)
+    assert ranged == "SQL_TYPE"
+    assert back["rows"] == [{"day": "2026-02-03", "n": "1.5", "data": {"a": 1}}]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "X3")
+@pytest.mark.parametrize(
+    "sql", ["ATTACH 'other.db' AS other", "PRAGMA writable_schema = 1", "BEGIN", "SELECT load_extension('x')"]
+)
+async def test_a_statement_cannot_reach_other_files(
+    memory_engines: Engines, tmp_path: Path, sql: str
+) -> None:  # BI-Q02, BI-Q10
+    apsw.Connection(str(tmp_path / "shop.db")).execute("CREATE TABLE t (a)")
+    async with memory_engines.new(connections={"shop": f"sqlite:{tmp_path / 'shop.db'}"}) as engine:
+        code = await asked(engine, sql, readOnly=False, retry={"maxAttempts": 1})
+
+    assert code in ("SQL_FORBIDDEN", "SQL_ERROR")
+    assert not (tmp_path / "other.db").exists()
+
+
+@pytest.mark.req("N19")
+@pytest.mark.parametrize(
+    ("data", "code", "field"),
+    [
+        ({"sql": "SELECT * FROM {{ctx.input.table}}"}, "SQL_TEMPLATE", "sql"),  # BI-T12
+        ({"sql": "SELECT 1; SELECT 2"}, "SQL_ONE_STATEMENT", "sql"),
+        ({"sql": "SELECT :a"}, "SQL_PARAMS", "params"),
+        ({"sql": "SELECT 1", "params": {"a": 1}}, "SQL_PARAMS", "params"),
+        ({"sql": "SELECT 1", "connection": "postgresql://h/d"}, "INVALID_DATA", "connection"),
+        ({"sql": "SELECT 1", "maxRows": 0}, "INVALID_DATA", "maxRows"),
+    ],
+)
+def test_a_wrong_query_is_found_when_the_graph_is_saved(data: dict[str, Any], code: str, field: str) -> None:
+    with pytest.raises(InvalidGraph) as refused:
+        graph(query_graph(data))
+
+    problem = refused.value.problems[0]
+    assert (problem.node, problem.field) == ("call", field)
+    assert code in (problem.code, "INVALID_DATA")
+
+
+@pytest.mark.req("N19")
+async def test_connections_are_named_by_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPWELL_CONNECTION_SHOP", "sqlite:/nowhere.db")
+
+    assert Connections().of("shop") is not None
+    for urls in ({"Shop!": "sqlite:x"}, {"shop": "mysql://x"}):
+        with pytest.raises(SettingsInvalid):
+            Connections(urls)
