@@ -134,6 +134,8 @@ export function fold(events: readonly RunEvent[]): RunModel {
   const clockOf = new Map<string, number>(); // lane -> when its last step ended
   for (const event of events) {
     take(model, clockOf, event);
+    if (Array.isArray(event.data.starts))
+      for (const path of event.data.starts) started(model, event, String(path));
     model.last = event.seq;
     model.lastAt = event.at;
   }
@@ -182,7 +184,8 @@ function take(model: RunModel, clockOf: Map<string, number>, event: RunEvent): v
       model.published.push({ seq, at, topic: text(data.topic), data: data.data });
       return;
     default:
-      if (event.path) about(model, clockOf, event);
+      // A path like `pay@timeout` is a part of a node, and not shown by itself.
+      if (event.path && !/@[a-z_]+$/.test(event.path)) about(model, clockOf, event);
   }
 }
 
@@ -231,8 +234,7 @@ function about(model: RunModel, clockOf: Map<string, number>, event: RunEvent): 
       row.what = text(data.what);
       row.note = text(data.title);
       row.open = event;
-      row.changes.push({ seq, at, status: "suspended" });
-      row.attempts.push(attempt(1, seq, at, at, "suspended"));
+      wait(row, event);
       return;
     }
     case "wait_ended": {
@@ -247,8 +249,7 @@ function about(model: RunModel, clockOf: Map<string, number>, event: RunEvent): 
       if (data.retry) return;
       const row = rowOf(model, event, "timer");
       row.note = `${Number(data.seconds)} s`;
-      row.changes.push({ seq, at, status: "suspended" });
-      row.attempts.push(attempt(1, seq, at, at, "suspended"));
+      wait(row, event);
       row.retryAt = at + Number(data.seconds) * 1000;
       return;
     }
@@ -265,7 +266,7 @@ function about(model: RunModel, clockOf: Map<string, number>, event: RunEvent): 
       row.child = text(data.run);
       row.note = text(data.workflow);
       row.changes.push({ seq, at, status: "running" });
-      row.attempts.push(attempt(1, seq, at, at, "running"));
+      if (!row.attempts.length) row.attempts.push(attempt(1, seq, at, at, "running"));
       return;
     }
     case "child_ended": {
@@ -285,7 +286,7 @@ function about(model: RunModel, clockOf: Map<string, number>, event: RunEvent): 
       row.kind = "loop";
       if (kind === "loop_started") {
         row.changes.push({ seq, at, status: "running" });
-        row.attempts.push(attempt(1, seq, at, at, "running"));
+        if (!row.attempts.length) row.attempts.push(attempt(1, seq, at, at, "running"));
       }
       row.counts.push({ seq, done: number(data.done) ?? 0, total: number(data.count) });
       return;
@@ -313,9 +314,20 @@ function about(model: RunModel, clockOf: Map<string, number>, event: RunEvent): 
   }
 }
 
+/** A node of a graph begins because of this event; what kind of node it is follows. */
+function started(model: RunModel, event: RunEvent, path: string): void {
+  const row = rowOf(model, { ...event, path, data: {} }, "node");
+  if (row.attempts.length) return;
+  row.attempts.push(attempt(1, event.seq, event.at, event.at, "running"));
+  row.changes.push({ seq: event.seq, at: event.at, status: "running" });
+}
+
 function rowOf(model: RunModel, event: RunEvent, kind: RowKind): Row {
   const known = model.byPath.get(event.path);
-  if (known) return known;
+  if (known) {
+    if (known.kind === "node") known.kind = kind;
+    return known;
+  }
   const place = parsePath(event.path);
   const row: Row = {
     path: event.path,
@@ -356,8 +368,8 @@ function begin(
 ): void {
   const current = row.attempts.at(-1);
   if (current && current.number === event.attempt && current.end === null) {
+    if (current.status === "pending") current.start = event.at;
     current.status = status;
-    current.start = event.at;
     row.changes.push({ seq: event.seq, at: event.at, status });
     return;
   }
@@ -367,6 +379,15 @@ function begin(
   row.attempts.push(begun);
   row.changes.push({ seq: event.seq, at: event.at, status });
   row.retryAt = null;
+}
+
+function wait(row: Row, event: RunEvent): void {
+  const current = row.attempts.at(-1);
+  if (current && current.end === null) {
+    current.status = "suspended";
+    current.start = event.at;
+  } else row.attempts.push(attempt(1, event.seq, event.at, event.at, "suspended"));
+  row.changes.push({ seq: event.seq, at: event.at, status: "suspended" });
 }
 
 function finish(

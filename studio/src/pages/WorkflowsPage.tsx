@@ -144,7 +144,7 @@ const BAR: Record<string, string> = {
   cancelled: "off",
 };
 
-/** One bar a run, oldest first: height is duration, colour is status, and it is a link. */
+/** One bar a run, oldest first: height is duration, colour is status. A pointer opens it; keys open the workflow. */
 export function Sparks({ runs }: { runs: Run[] }) {
   const spans = runs.map(took);
   const longest = Math.max(...spans, 1);
@@ -155,6 +155,7 @@ export function Sparks({ runs }: { runs: Run[] }) {
         return (
           <Link
             key={run.id}
+            tabIndex={-1}
             to="/runs/$id"
             params={{ id: run.id }}
             className={`sb ${BAR[run.status] ?? ""}`}

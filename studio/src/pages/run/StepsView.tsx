@@ -162,6 +162,7 @@ function StepRow(props: {
     <div
       className={selected ? "trow sel" : "trow"}
       role="row"
+      aria-label={`${row.name}, ${statusWord(row.status)}${history ? ", from history" : ""}${row.tag ? `, ${row.tag}` : ""}`}
       aria-level={row.depth + 1}
       aria-selected={row.row ? selected : undefined}
       aria-expanded={row.group ? row.open : undefined}

@@ -1,7 +1,8 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { api, ask, type Schemas } from "../../api/client";
-import { useTopic } from "../../api/live";
+import { api, ask, type Run, type Schemas } from "../../api/client";
+import { live, useTopic } from "../../api/live";
 import { fold, type RunEvent, type RunModel } from "../../domain/run";
+import { isEnded } from "../../domain/status";
 
 type EventView = Schemas["EventView"];
 
@@ -10,6 +11,7 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
   const [events, setEvents] = useState<RunEvent[]>([]);
   const last = useRef(0);
   const filling = useRef(false);
+  const ended = useRef(false);
 
   const add = useCallback((batch: EventView[]) => {
     const fresh = batch.filter((event) => event.seq > last.current);
@@ -42,10 +44,26 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
 
   const received = useCallback(
     (name: string, data: unknown) => {
+      if (name === "end") ended.current = true;
       if (name === "batch" && !add(data as EventView[])) void fill();
     },
     [add, fill],
   );
+
+  // The stream of a run ends with it. Someone who retries it brings it back.
+  const listed = useCallback(
+    (_: string, data: unknown) => {
+      const run = Array.isArray(data) ? (data as Run[]).find((each) => each.id === id) : undefined;
+      if (!run || !ended.current) return;
+      void fill();
+      if (!isEnded(run.status)) {
+        ended.current = false;
+        live.retry();
+      }
+    },
+    [id, fill],
+  );
+  useTopic("runs", listed);
 
   useEffect(() => {
     last.current = 0;

@@ -1,0 +1,1 @@
+"""Studio in a real browser, against a real server."""
