@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.cli import main
-from stepwell.cli.commands.worker import redacted
+from stepwell.cli.session import redacted
 
 FLOW = """
 from stepwell import Context, workflow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +25,17 @@ PLACES: dict[str, Place] = {
     "check": Place(
         "check", "Check that the live runs of a database replay on this code, before you deploy it.", _RUNS
     ),
+    "doctor": Place("doctor", "Check Python, the database, its workers and its clock.", _OPERATION),
+    "workers": Place("workers", "List the workers of a database.", _OPERATION, group=True),
+    "queues": Place("workers:queues", "List the queues with their runs and workers.", _OPERATION, group=True),
+    "limits": Place("limits", "List, set and drop limits on concurrent runs.", _OPERATION, group=True),
+    "audit": Place("audit", "List who changed what through a server.", _OPERATION, group=True),
     "keys": Place("keys", "Create, list and revoke API keys.", _OPERATION, group=True),
     "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
+    "init": Place("init", "Write a small project: flows.py, and a test of it that passes.", _PROJECT),
+    "demo": Place("demo", "Watch a run survive kill -9.", _PROJECT),
+    "bench": Place("bench", "Measure runs a second and the latency of a run.", _PROJECT),
+    "completion": Place("completion", "Let the shell complete commands and options.", _PROJECT, group=True),
 }
 
 
@@ -69,6 +79,10 @@ def _version(wanted: bool) -> None:
 
 def root() -> Root:
     """Return the program as typer calls it."""
+    if "_STEPWELL_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
     app = typer.Typer(
         name="stepwell",
         cls=Root,

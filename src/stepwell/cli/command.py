@@ -223,7 +223,9 @@ class Place:
 
     @cached_property
     def commands(self) -> Commands:
-        parts = [import_module(f"stepwell.cli.commands.{name}").commands for name in self.modules.split()]
+        places = [place.partition(":") for place in self.modules.split()]
+        modules = [(import_module(f"stepwell.cli.commands.{name}"), own) for name, _, own in places]
+        parts: list[Commands] = [getattr(module, own or "commands") for module, own in modules]
         whole = Commands(parts[0].help)
         for part in parts:
             whole.entries |= part.entries

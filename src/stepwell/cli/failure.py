@@ -11,6 +11,7 @@ from stepwell.cli.text import printable
 from stepwell.errors import (
     Conflict,
     DocumentNotFound,
+    Forbidden,
     KeyNotFound,
     NotAssigned,
     NotEndedYet,
@@ -20,9 +21,11 @@ from stepwell.errors import (
     RunCancelled,
     RunError,
     RunNotFound,
+    ServerFault,
     StepNotFound,
     StepwellError,
     StoreUnavailable,
+    Unauthenticated,
     UnknownWorkflow,
 )
 
@@ -40,9 +43,9 @@ INTERRUPTED = 130
 
 _CODES: tuple[tuple[type[StepwellError] | tuple[type[StepwellError], ...], int], ...] = (
     ((RunNotFound, KeyNotFound, StepNotFound, DocumentNotFound, UnknownWorkflow), NOT_FOUND),
-    (NotAssigned, NOT_AUTHORISED),
+    ((NotAssigned, Forbidden, Unauthenticated), NOT_AUTHORISED),
     (Conflict, CONFLICT),
-    ((StoreUnavailable, OutcomeUnknown, RateLimited), UNREACHABLE),
+    ((StoreUnavailable, OutcomeUnknown, RateLimited, ServerFault), UNREACHABLE),
     (RunCancelled, CANCELLED),
     (RunError, FAILED),
     ((NotEndedYet, NotWaitingYet), NOT_YET),
@@ -51,9 +54,6 @@ _CODES: tuple[tuple[type[StepwellError] | tuple[type[StepwellError], ...], int],
 
 def exit_code(error: StepwellError) -> int:
     """Return the exit code for an error, so that scripts need not parse messages."""
-    named = getattr(error, "exit_code", None)
-    if isinstance(named, int):
-        return named
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), USAGE)
 
 

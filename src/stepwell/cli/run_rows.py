@@ -16,7 +16,9 @@ SHORT_ID = 16  # characters of an id in a terminal: the time and some noise
 def columns(now: float) -> list[Column]:
     """Return the columns of a list of runs; their widths do not depend on the rows."""
     return [
-        Column("STATUS", lambda run: str(run.status.value), _status, _style, width=11),
+        Column(
+            "STATUS", _status, lambda run: marked(_status(run)), lambda run: STYLES[_status(run)], width=11
+        ),
         Column("RUN", lambda run: str(run.id), lambda run: str(run.id[:SHORT_ID]), width=SHORT_ID),
         Column("WORKFLOW", lambda run: f"{run.workflow}@{run.version}", width=32, share=5),
         Column("KEY", lambda run: str(run.key), width=18, wide=True),
@@ -32,11 +34,8 @@ def columns(now: float) -> list[Column]:
 
 
 def _status(run: RunRow) -> str:
-    return marked(run.status.value)
-
-
-def _style(run: RunRow) -> str:
-    return STYLES.get(run.status.value, "")
+    """Return the status; `held` if an operator stopped the run, whatever its status is."""
+    return "held" if run.held and not run.status.terminal else str(run.status.value)
 
 
 def _took(run: RunRow, now: float) -> float | None:
@@ -57,6 +56,7 @@ def run_data(run: RunRow) -> dict[str, Any]:
         "version": run.version,
         "kind": run.kind,
         "status": run.status.value,
+        "held": run.held,
         "where_at": run.where_at,
         "number": run.number,
         "key": run.key,

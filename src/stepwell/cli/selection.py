@@ -21,8 +21,9 @@ async def matching(
 ) -> AsyncIterator[RunRow]:
     """Read the matching runs in pages, newest first."""
     from stepwell.domain.duration import seconds
+    from stepwell.system import SystemClock
 
-    oldest = await client.store.now() - seconds(since, name="--since") if since else 0.0
+    oldest = SystemClock.time() - seconds(since, name="--since") if since else 0.0
     before, left = "", limit
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from stepwell.cli.output import Output
 from stepwell.errors import InvalidRequest, RunNotFound, StoreUnusable, excerpt
 
 if TYPE_CHECKING:
-    from stepwell.app import Engine
     from stepwell.client import Client, RunHandle
     from stepwell.store.payloads import PayloadCodec
 
@@ -23,7 +23,16 @@ DEFAULT = "stepwell.db"
 FOLDER = ".stepwell"  # of `stepwell dev` and `stepwell run`
 _ID_LENGTH = 32
 _PREFIX_MIN = 4
+_RETRY_SECONDS = 5.0  # how long a server may be away; a person waits
 _NEWEST = {"@last": (), "@failed": ("failed", "timed_out"), "@waiting": ("suspended",)}
+
+
+def redacted(database: str) -> str:
+    """Return the address without its password, which must not be logged."""
+    parts = urlsplit(database)
+    if not parts.password:
+        return database
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
 
 
 class CliSession:
@@ -61,7 +70,7 @@ class CliSession:
     def command(self, words: str) -> str:
         """Return a command that a person can copy: on the same database."""
         named = self._database if self._database != os.environ.get("STEPWELL_DATABASE") else ""
-        return f"stepwell {words}" + (f" --database {shlex.quote(named)}" if named else "")
+        return f"stepwell {words}" + (f" --database {shlex.quote(redacted(named))}" if named else "")
 
     def use(self, database: str) -> None:
         """Work on this database, if one is given."""
@@ -83,9 +92,14 @@ class CliSession:
             ignore.write_text("*\n")
         self.__dict__["database"] = str(folder / "dev.db")
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a database, as far as one can say without connecting."""
+        return "://" in self.database or Path(self.database).exists()
+
     def must_exist(self) -> None:
         """Refuse a missing file: opening it would create an empty database."""
-        if "://" not in self.database and not Path(self.database).exists():
+        if not self.exists:
             hint = "name the file that the workers use: --database FILE"
             if not self.named:
                 hint += "; or begin with `stepwell init` or `stepwell dev FILE`"
@@ -101,6 +115,14 @@ class CliSession:
             for word in (name, value)
         ]
         return [*words, "--json"] if self.out.as_json else words
+
+    def need_database(self, command: str) -> None:
+        """Refuse a command that a server does not offer."""
+        if self.remote:
+            raise InvalidRequest(
+                f"`stepwell {command}` reads the database itself",
+                hint="call it where the database can be reached: --database FILE or postgresql://...",
+            )
 
     @cached_property
     def codec(self) -> PayloadCodec | None:
@@ -123,6 +145,10 @@ class CliSession:
         from stepwell.client import Client
         from stepwell.system import SystemIds
 
+        if self.remote:
+            async with self._connected() as client:
+                yield client
+            return
         if not create:
             self.must_exist()
         store = store_of(self.database, self.codec if payloads else None)
@@ -135,8 +161,35 @@ class CliSession:
             await store.close()
 
     @asynccontextmanager
-    async def engine(self) -> AsyncIterator[Engine]:
+    async def _connected(self) -> AsyncIterator[Client]:
+        from stepwell.http_client.client import HttpClient
+
+        async with HttpClient(self.database, key=self.api_key, retry_seconds=_RETRY_SECONDS) as client:
+            yield client.within(self.workspace) if self.workspace else client
+
+    async def fetched(self, client: Client, path: str, name: str) -> list[dict[str, Any]]:
+        """Return a list that a server answers with."""
+        import msgspec
+
+        data = await client.connection.get(path)  # type: ignore[attr-defined]
+        rows: list[dict[str, Any]] = msgspec.json.decode(data)[name]
+        return rows
+
+    async def now(self, client: Client) -> float:
+        """Return the time of the database; of this machine if only a server is known."""
+        if self.remote:
+            from stepwell.system import SystemClock
+
+            return SystemClock.time()
+        return await client.store.now()
+
+    @asynccontextmanager
+    async def engine(self) -> AsyncIterator[Any]:
         """Connect with an engine without a worker: it knows graphs, which a client does not."""
+        if self.remote:
+            async with self._connected() as client:
+                yield client
+            return
         from stepwell.app import Engine
         from stepwell.cli.codec import store_of
 

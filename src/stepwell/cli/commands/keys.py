@@ -62,7 +62,7 @@ async def list_(session: CliSession, limit: Limit = 100) -> None:
     """List the keys, newest first."""
     async with session.client(payloads=False) as client:
         keys = await client.keys.list(limit=limit)
-        now = await client.store.now()
+        now = await session.now(client)
     if session.out.as_json:
         session.out.json([key_data(key) for key in keys])
         return

@@ -257,6 +257,91 @@ async def delete(
         return 0 if handles is None else await bulk.apply(handles, act)
 
 
+@commands.add(
+    "hold", "stepwell runs hold @last --reason 'bank is down'", "stepwell runs hold --workflow pay --yes"
+)
+async def hold(
+    session: CliSession,
+    runs: Runs = [],
+    workflow: OneWorkflow = "",
+    status: Statuses = [],
+    since: Since = "",
+    yes: Yes = False,
+    by: By = "",
+    reason: Reason = "",
+) -> int:
+    """Stop runs until they are released: they begin nothing new."""
+
+    async def act(run: RunHandle[Any]) -> str:
+        changed = await run.hold(by=by or session.user, reason=reason)
+        return f"{run.id} {'is held' if changed else 'was held before'}"
+
+    bulk = Bulk(session, "hold", "held")
+    async with session.client() as client:
+        handles = await bulk.choose(
+            client, runs, workflow, status or _live(runs, workflow, since), since, yes=yes
+        )
+        return 0 if handles is None else await bulk.apply(handles, act)
+
+
+@commands.add("release", "stepwell runs release @last", "stepwell runs release --workflow pay --yes")
+async def release(
+    session: CliSession,
+    runs: Runs = [],
+    workflow: OneWorkflow = "",
+    status: Statuses = [],
+    since: Since = "",
+    yes: Yes = False,
+    by: By = "",
+    reason: Reason = "",
+) -> int:
+    """Let held runs continue."""
+
+    async def act(run: RunHandle[Any]) -> str:
+        changed = await run.release(by=by or session.user, reason=reason)
+        return f"{run.id} {'is released' if changed else 'was not held'}"
+
+    bulk = Bulk(session, "release", "released")
+    async with session.client() as client:
+        handles = await bulk.choose(
+            client, runs, workflow, status or _live(runs, workflow, since), since, yes=yes
+        )
+        return 0 if handles is None else await bulk.apply(handles, act)
+
+
+@commands.add("force", "stepwell runs force @last --reason 'its worker hangs' --yes")
+async def force(session: CliSession, run: Run, yes: Yes = False, by: By = "", reason: Reason = "") -> None:
+    """End a run at once, as cancelled, without letting it clean up: the last resort after cancel."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.info()
+        question = f"End {handle.id} without letting it clean up?"
+        if not session.out.confirm(question, yes=yes):
+            session.out.say("nothing was changed")
+            return
+        ended = await handle.cancel(reason, by=by or session.user, force=True)
+    _done(session, handle.id, f"{handle.id} {'is cancelled' if ended else 'had already ended'}")
+
+
+@commands.add("skip", "stepwell runs skip @failed --output '{\"paid\": true}' --reason 'paid by hand'")
+async def skip(
+    session: CliSession,
+    run: Run,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="JSON", help="What the step returned; else null.")
+    ] = None,
+    path: Annotated[str, typer.Option("--path", metavar="PATH", help="Skip only if this step failed.")] = "",
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Continue a failed run as if its failed step had returned a value."""
+    value = json_value("--output", output) if output is not None else None
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.skip(value, path=path, by=by or session.user, reason=reason)
+    _done(session, handle.id, f"{handle.id} continues; the failed step counts as completed")
+
+
 @commands.add("compensate", "stepwell runs compensate @failed --reason 'customer gave up'")
 async def compensate(session: CliSession, run: Run, by: By = "", reason: Reason = "") -> None:
     """Undo the completed steps of a failed or timed-out run."""

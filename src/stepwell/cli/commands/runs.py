@@ -15,9 +15,13 @@ from stepwell.errors import LogDamaged
 
 if TYPE_CHECKING:
     from stepwell.client import RunEvent, RunHandle
+    from stepwell.client.step_logs import StepLogLine
     from stepwell.domain.state import OpenWait
 
 commands = Commands("List, inspect and control runs.")
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Keep printing until the run ends.", show_default=False)
+]
 At = Annotated[
     int | None, typer.Option("--at", metavar="SEQ", help="As it was after this event of its log.", min=1)
 ]
@@ -127,9 +131,7 @@ def next_step(session: CliSession, run: str, wait: OpenWait) -> str:
 async def events(
     session: CliSession,
     run: Run,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing until the run ends.", show_default=False)
-    ] = False,
+    follow: Follow = False,
     after: Annotated[
         int, typer.Option("--after", metavar="SEQ", help="Only events after this one.", min=0)
     ] = 0,
@@ -159,6 +161,47 @@ def event_data(event: RunEvent) -> dict[str, Any]:
         "attempt": event.attempt,
         "data": event.data,
     }
+
+
+@commands.add(
+    "logs",
+    "stepwell runs logs @last",
+    "stepwell runs logs @last 0/charge#1 --attempt 2",
+    "stepwell runs logs @last -f",
+)
+async def logs(
+    session: CliSession,
+    run: Run,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Only the step at this path.")] = "",
+    attempt: Annotated[
+        int, typer.Option("--attempt", metavar="N", help="Only this attempt of it.", min=0)
+    ] = 0,
+    follow: Follow = False,
+) -> None:
+    """Print what the steps of a run logged and printed; with --json one object a line."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        after = 0
+        if follow:
+            async for line in handle.follow_logs(path, attempt=attempt):
+                _print_log(session, line)
+            return
+        while lines := await handle.logs(path, attempt=attempt, after=after):
+            for line in lines:
+                _print_log(session, line)
+            after = lines[-1].n
+    if not after:
+        session.out.say("no step has logged or printed anything")
+
+
+def _print_log(session: CliSession, line: StepLogLine) -> None:
+    if session.out.as_json:
+        session.out.json(line)
+        return
+    style = {"ERROR": "red", "CRITICAL": "red", "WARNING": "yellow"}.get(line.level, "")
+    attempt = f" ({line.attempt})" if line.attempt > 1 else ""
+    level = line.level or line.stream
+    session.out.line(f"{line.at:%H:%M:%S.%f}  {line.path}{attempt}  {level:<7}  {line.text}", style)
 
 
 @commands.add("state", "stepwell runs state @last", "stepwell runs state @last --at 12 --json")

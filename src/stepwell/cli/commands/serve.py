@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepwell.cli.command import Commands
-from stepwell.cli.commands.worker import redacted
 from stepwell.cli.log_lines import write_log
 from stepwell.cli.options import LogAs, Metrics, Source, log_format, metrics_place
-from stepwell.cli.session import CliSession
+from stepwell.cli.session import CliSession, redacted
 
 if TYPE_CHECKING:
     from stepwell.app import Engine

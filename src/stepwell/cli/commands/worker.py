@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
 from stepwell.cli.command import Commands
 from stepwell.cli.options import LogAs, Metrics, Source, log_format, metrics_place
-from stepwell.cli.session import CliSession
+from stepwell.cli.session import CliSession, redacted
 
 commands = Commands()
-
-
-def redacted(database: str) -> str:
-    """Return the address without its password, which must not be logged."""
-    parts = urlsplit(database)
-    if not parts.password:
-        return database
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
 
 
 @commands.add(

@@ -1,0 +1,181 @@
+"""`--json` of every command parses, on real databases; nothing else is on stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from stepwell import Context, Engine, RunFailed, step, workflow
+from stepwell.cli import main
+from stepwell.cli.app import walk
+from tests.engines import Engines, suspended
+
+GRAPH = {
+    "name": "tiny",
+    "nodes": [{"id": "s", "type": "start", "data": {}}, {"id": "e", "type": "end", "data": {}}],
+    "edges": [{"source": "s", "target": "e"}],
+}
+
+
+@step
+async def noted(n: int) -> int:
+    print("noted", n)
+    return n
+
+
+@workflow(title="Asks for more")
+async def asking(ctx: Context, n: int = 1) -> int:
+    n = await ctx.step(noted, n)
+    ctx.save("note", {"n": n})
+    return n + await ctx.signal("more", int)
+
+
+@workflow
+async def approving(ctx: Context, n: int) -> str:
+    return await ctx.approval(str, title="May I?")
+
+
+@workflow
+async def failing(ctx: Context, why: str) -> None:
+    await ctx.step(noted, 1)
+    raise ValueError(why)
+
+
+# One process each, because they serve or watch; their tests are in test_run, test_serve and test_projects.
+ELSEWHERE = {"run", "watch", "worker", "serve", "dev", "demo", "bench", "check", "init"}
+# Printed as one object a line.
+LINES = {"runs events", "runs logs"}
+CALLS: dict[str, list[str]] = {
+    "runs list": ["--limit", "2"],
+    "runs show": ["WAITING"],
+    "runs get": ["WAITING"],
+    "runs why": ["WAITING"],
+    "runs events": ["WAITING"],
+    "runs logs": ["FAILED"],
+    "runs state": ["WAITING"],
+    "runs waits": ["WAITING"],
+    "runs checkpoints": ["WAITING"],
+    "runs documents": ["WAITING"],
+    "runs start": ["asking", "--input", "4", "--tag", "a=b", "--key", "k"],
+    "runs signal": ["WAITING", "other", "--payload", "1", "--id", "x"],
+    "runs decide": ["APPROVING", '"yes"', "--by", "ann"],
+    "runs hold": ["WAITING"],
+    "runs release": ["WAITING"],
+    "runs rerun": ["FAILED"],
+    "runs rerun-from": ["FAILED", "noted"],
+    "runs fork": ["FAILED", "--at", "1"],
+    "runs export": ["FAILED"],
+    "runs import": ["FILE"],
+    "runs retry": ["FAILED"],
+    "runs cancel": ["--workflow", "asking", "--yes"],
+    "runs force": ["WAITING", "--yes"],
+    "runs delete": ["WAITING"],
+    "workflows list": [],
+    "workflows show": ["asking"],
+    "workflows versions": ["asking"],
+    "workflows disable": ["asking"],
+    "workflows enable": ["asking"],
+    "workflows validate": ["GRAPH"],
+    "workflows save": ["GRAPH"],
+    "workflows publish": ["tiny"],
+    "workflows diff": ["tiny"],
+    "workflows draw": ["tiny"],
+    "keys create": ["ci"],
+    "keys list": [],
+    "keys revoke": ["KEY"],
+    "limits set": ["workflow", "asking", "3"],
+    "limits list": [],
+    "limits drop": ["workflow", "asking"],
+    "workers list": [],
+    "queues list": [],
+    "audit list": [],
+    "doctor": [],
+    "completion show": ["bash"],
+}
+# Refused here, with an error as JSON on stderr: there is nothing to trigger or to undo.
+REFUSED: dict[str, tuple[int, list[str]]] = {
+    "runs trigger": (4, ["FAILED", "go"]),
+    "runs compensate": (4, ["FAILED"]),
+    "runs skip": (4, ["FAILED"]),
+    "completion install": (2, ["tcsh"]),
+}
+
+
+class Story:
+    """A database with a run of each kind, and the names of what is in it."""
+
+    def __init__(self, database: str, folder: Path) -> None:
+        self.database, self.folder = database, folder
+        self.names: dict[str, str] = {}
+
+    async def prepare(self) -> None:
+        async with Engine(self.database, workflows=[asking, approving, failing]) as engine:
+            waiting, approval = await engine.start(asking, 2), await engine.start(approving, 1)
+            await suspended(waiting)
+            await suspended(approval)
+            failed, other = [await engine.start(failing, "no luck\x1b[2J") for _ in "12"]
+            for run in (failed, other):
+                with pytest.raises(RunFailed):
+                    await run.result(30)
+            key = await engine.keys.create("ann")
+            exported = await engine.export(other)
+            await other.delete()
+        (self.folder / "run.json").write_bytes(exported)
+        (self.folder / "tiny.json").write_text(json.dumps(GRAPH))
+        self.names = {
+            "WAITING": waiting.id,
+            "APPROVING": approval.id,
+            "FAILED": failed.id,
+            "FILE": str(self.folder / "run.json"),
+            "GRAPH": str(self.folder / "tiny.json"),
+            "KEY": key.credential.id,
+        }
+
+    def call(self, name: str, words: list[str], *more: str) -> list[str]:
+        place = [] if name.startswith("completion") else ["--database", self.database]
+        return [*name.split(), *(self.names.get(word, word) for word in words), *place, *more]
+
+
+@pytest.fixture
+def story(durable_engines: Engines, tmp_path: Path) -> Story:
+    story = Story(str(durable_engines.database), tmp_path)
+    asyncio.run(story.prepare())
+    return story
+
+
+@pytest.mark.req("C2")
+def test_every_command_is_in_the_table() -> None:
+    assert {name for name, _ in walk()} == {*CALLS, *REFUSED, *ELSEWHERE}
+
+
+@pytest.mark.req("C1", "C2")
+@pytest.mark.slow
+def test_json_of_every_command_parses(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, words in CALLS.items():
+        code = main(story.call(name, words, "--json"))
+        assert code == int(name == "doctor"), (name, capsys.readouterr())  # no worker is alive
+        printed = capsys.readouterr()
+        texts = printed.out.splitlines() if name in LINES else [printed.out]
+        assert texts, name
+        assert all(json.loads(text) is not None for text in texts), name
+
+    for name, (code, words) in REFUSED.items():
+        assert main(story.call(name, words, "--json")) == code, name
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        error = json.loads(printed.err)["error"]
+        assert error["code"]
+        assert error["message"]
+
+
+@pytest.mark.req("C2", "X9")
+@pytest.mark.slow
+def test_plain_output_has_no_control_characters(story: Story, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, words in CALLS.items():
+        assert main(story.call(name, words)) in (0, 1), (name, capsys.readouterr())
+        printed = capsys.readouterr()
+        assert "\x1b" not in printed.out + printed.err, name
+        assert all(len(line) < 4000 for line in printed.err.splitlines()), name

@@ -1,0 +1,107 @@
+"""The same commands against a server: `--database http://...` with a key."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import PROGRAM, run
+
+FLOWS = """
+from stepwell import Context, step, workflow
+
+@step
+async def greet(name: str) -> str:
+    print("greeting", name)
+    return f"hello {name}"
+
+@workflow
+async def hello(ctx: Context, name: str) -> str:
+    return await ctx.step(greet, name)
+
+@workflow
+async def ask(ctx: Context, name: str) -> str:
+    return await ctx.approval(str, title="Really?")
+
+@workflow
+async def fail(ctx: Context, name: str) -> str:
+    raise ValueError(name)
+"""
+TOKEN = "t" * 43
+
+pytestmark = [pytest.mark.slow, pytest.mark.req("C1", "C2", "A4")]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "flows.py").write_text(FLOWS)
+    process = subprocess.Popen(
+        [*PROGRAM, "dev", "flows.py", "--port", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "STEPWELL_LAUNCH_TOKEN": TOKEN},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        lines = "".join(process.stderr.readline() for _ in range(3))
+        address = re.search(r"API +(http://\S+)/api/v1", lines)
+        assert address, lines
+        yield address[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def test_commands_work_on_a_server_as_on_a_database(server: str, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    environment = {"STEPWELL_DATABASE": server, "STEPWELL_API_KEY": TOKEN}
+
+    def call(*words: str, code: int = 0) -> str:
+        done = run(*words, folder=folder, env=environment)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    assert json.loads(call("run", "hello", "--input", '"Ada"')) == "hello Ada"
+    assert json.loads(call("run", "fail", "--input", '"no"', "--json", code=1))["status"] == "failed"
+    waiting = call("run", "ask", "--input", '"x"', "--detach").strip()
+    call("watch", waiting, "--exit-on-wait", code=9)
+    rows = json.loads(call("runs", "list", "--json"))
+    assert [row["workflow"] for row in rows] == ["ask", "fail", "hello"]
+    assert json.loads(call("runs", "show", "@waiting", "--json"))["id"] == waiting
+    assert "approval" in call("runs", "why", waiting[:20])
+    call("runs", "decide", "@waiting", '"yes"')
+    assert call("watch", waiting) == '"yes"\n'
+    events = [json.loads(line) for line in call("runs", "events", waiting, "--json").splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {row["name"] for row in json.loads(call("workflows", "list", "--json"))} == {
+        "ask",
+        "fail",
+        "hello",
+    }
+    call("workflows", "disable", "hello", "--reason", "closed")
+    call("run", "hello", "--input", '"Ada"', code=4)
+    call("workflows", "enable", "hello")
+    again = call("runs", "rerun", "@failed").strip()
+    assert len(again) == 32
+    call("runs", "export", waiting, "-o", "run.json")
+    call("runs", "delete", waiting)
+    assert call("runs", "import", "run.json").strip() == waiting
+    assert json.loads(call("workers", "list", "--json"))[0]["alive"]
+    assert json.loads(call("queues", "list", "--json"))[0]["workers"] == 1
+    key = json.loads(call("keys", "create", "reader", "--json"))["secret"]
+    call("doctor", code=0)
+
+    refused = run("runs", "cancel", "@last", folder=folder, env={**environment, "STEPWELL_API_KEY": key})
+    assert refused.returncode == 5
+    wrong = run("runs", "list", folder=folder, env={**environment, "STEPWELL_API_KEY": "wrong"})
+    assert wrong.returncode == 5
+    assert "hint" in wrong.stderr
