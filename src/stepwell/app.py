@@ -148,9 +148,11 @@ class Engine(Client):
         """Tools for graphs with this engine's steps and node types: check them, turn them into workflows."""
         whole = self._whole
         if whole._graphs is None:
+            from stepwell.authoring.graphs.format.definition import GraphTimeouts
             from stepwell.authoring.graphs.workflow import GraphTools
 
-            whole._graphs = GraphTools(whole._nodes, whole._steps)
+            timeouts = GraphTimeouts(self.settings.graph_timeout_seconds, self.settings.suspension_seconds)
+            whole._graphs = GraphTools(whole._nodes, whole._steps, timeouts)
             whole._steps.update(whole._graphs.registry.steps())
             whole._steps.update(whole._provided_steps())
         return whole._graphs

@@ -36,6 +36,7 @@ StepwellError                     code, message and hint; the text is the same i
 ├─ RateLimited                    too many starts; none was made, try again later
 ├─ RunError                       the run did not complete; raised by result()
 │   ├─ RunFailed · RunCancelled · RunTimedOut
+│   └─ HistoryLimit               the reason why a run failed whose log grew too long
 ├─ StepError                      a step failed for good; raised by ctx.step, carries the cause
 │   ├─ StepTimedOut
 │   │   └─ TransitionTimedOut     of a machine
@@ -424,6 +425,16 @@ class RunTimedOut(RunError):
     """The run exceeded its timeout."""
 
     code = "RUN_TIMED_OUT"
+
+
+class HistoryLimit(RunError):
+    """The log of the run has grown too long."""
+
+    code = "HISTORY_LIMIT"
+    hint = (
+        "call ctx.continue_as_new(...) before it does: the run goes on with an empty history; "
+        "or start a child run for each part, or raise history_max"
+    )
 
 
 class StepError(StepwellError):

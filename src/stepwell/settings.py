@@ -39,6 +39,11 @@ class Settings:
     direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step: "warn" or "error"
     step_logs: Capture = "all"  # what to keep of a step's output: "all", only "logging", or "off"
     step_log_bytes_max: int = 256 * 1024  # of one attempt; the rest is cut off
+    step_timeout_seconds: float | None = 300.0  # of steps and transitions without timeout=; None: none
+    graph_timeout_seconds: float | None = 1800.0  # of graphs without maxExecutionMs: time not suspended
+    suspension_seconds: float | None = 86_400.0  # of waits in graphs without timeoutMs and suspendTtlMs
+    history_warn: int = 50_000  # events since a run began, continued as new or reached a place
+    history_max: int = 500_000  # a run with more fails with HISTORY_LIMIT
 
     def __post_init__(self) -> None:
         for field in fields(Settings):
@@ -58,6 +63,11 @@ class Settings:
                 )
             if not 0 < value < float("inf"):
                 raise SettingsInvalid(f"{field.name} is {excerpt(value)}", hint="it must be more than 0")
+        if self.history_warn > self.history_max:
+            raise SettingsInvalid(
+                f"history_warn is {self.history_warn}, history_max {self.history_max}",
+                hint="warn before the limit is reached",
+            )
         if self.fresh_share >= 1:
             raise SettingsInvalid(f"fresh_share is {self.fresh_share:g}", hint="it must be less than 1")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
@@ -67,14 +77,16 @@ class Settings:
             )
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None, **options: float | str) -> Settings:
+    def from_env(cls, env: Mapping[str, str] | None = None, **options: float | str | None) -> Settings:
         """Arguments override STEPWELL_* variables, which override the defaults."""
         source = os.environ if env is None else env
-        values: dict[str, float | str] = {}
+        values: dict[str, float | str | None] = {}
         for field in fields(cls):
             text = source.get(f"STEPWELL_{field.name.upper()}")
             if text is not None and field.type in _WORDS:
                 values[field.name] = text
+            elif text is not None and text.lower() == "none" and "None" in str(field.type):
+                values[field.name] = None
             elif text is not None:
                 values[field.name] = _number(f"STEPWELL_{field.name.upper()}", text, field.type == "int")
         return cls(**{**values, **options})  # type: ignore[arg-type]  # each of its field's type

@@ -32,10 +32,19 @@ def seconds(value: Duration, *, name: str = "duration") -> float:
     return result
 
 
+class DefaultTimeout(float):
+    """A timeout that the author did not choose: a worker's setting replaces it."""
+
+
+def chosen(timeout: float | None, default: float | None) -> float | None:
+    """The timeout that counts on a worker with that default."""
+    return default if type(timeout) is DefaultTimeout else timeout
+
+
 def timeout_seconds(value: Duration | None, *, name: str = "timeout") -> float | None:
     """The timeout in seconds: None disables it; 0 could never be met and is refused."""
-    if value is None:
-        return None
+    if value is None or type(value) is DefaultTimeout:
+        return value
     result = seconds(value, name=name)
     if result == 0:
         raise InvalidDefinition(

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from stepwell.domain.codec import Codec
+from stepwell.domain.duration import DefaultTimeout
 from stepwell.domain.events import Problem
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.steps import annotations_of
 from stepwell.errors import NoWayOut
 
 START = "start"  # the place where every machine begins
-TRANSITION_TIMEOUT = 300.0  # seconds
+TRANSITION_TIMEOUT = DefaultTimeout(300.0)  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

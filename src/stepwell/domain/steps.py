@@ -13,12 +13,13 @@ import msgspec
 
 from stepwell.domain.aliases import without_alias
 from stepwell.domain.codec import PLAIN, Codec, codec_for
+from stepwell.domain.duration import DefaultTimeout
 from stepwell.domain.retry import ONCE, Retry
 from stepwell.domain.text import is_whole
 from stepwell.errors import InvalidDefinition, NotSerialisable, excerpt
 
 Isolation = Literal["none", "process"]
-STEP_TIMEOUT = 300.0  # seconds
+STEP_TIMEOUT = DefaultTimeout(300.0)  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)

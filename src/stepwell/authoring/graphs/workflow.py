@@ -15,6 +15,7 @@ import msgspec
 from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
+from stepwell.authoring.graphs.format.definition import GraphTimeouts
 from stepwell.authoring.graphs.format.diff import diff
 from stepwell.authoring.graphs.format.json_schema import graph_schema
 from stepwell.authoring.graphs.history.trace import Trace, trace
@@ -112,10 +113,12 @@ def graph(source: Any, *, builder: PlanBuilder | None = None, **options: Any) ->
 
 
 class GraphTools:
-    def __init__(self, nodes: Iterable[Any], steps: Mapping[str, StepSpec]) -> None:
+    def __init__(
+        self, nodes: Iterable[Any], steps: Mapping[str, StepSpec], timeouts: GraphTimeouts | None = None
+    ) -> None:
         self.registry = NodeRegistry.installed(nodes)
-        self._builder = PlanBuilder(self.registry, steps)
-        self._stored = PlanBuilder(self.registry, steps, stored=True)
+        self._builder = PlanBuilder(self.registry, steps, timeouts=timeouts)
+        self._stored = PlanBuilder(self.registry, steps, stored=True, timeouts=timeouts)
         # For readers of a run: they do not need the steps that the graph calls.
         self._lenient = PlanBuilder(self.registry, stored=True)
         self._steps = steps

@@ -61,7 +61,7 @@ def _transition(transition: Transition, plan: MachinePlan) -> dict[str, Any]:
         "form": plan.payloads[transition.name].schema() if transition.waits else None,
         "guarded": transition.when is not None,
         "priority": transition.priority,
-        "timeout": transition.timeout,
+        "timeout": None if transition.timeout is None else float(transition.timeout),
         "retry": {
             "attempts": retry.attempts,
             "delay": seconds(retry.delay),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stepwell.domain.duration import chosen
 from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
@@ -39,6 +40,9 @@ class AttemptServices(Protocol):
 
     @property
     def step_logs(self) -> LineSink | None: ...
+
+    @property
+    def step_timeout(self) -> float | None: ...
 
 
 class NamedSpec(Protocol):
@@ -100,6 +104,7 @@ class StepAttempt:
         "attempt",
         "began",
         "coroutine",
+        "limit",
         "log",
         "noted",
         "saved",
@@ -122,6 +127,7 @@ class StepAttempt:
     ) -> None:
         self._services = services
         self.spec = spec
+        self.limit = chosen(spec.timeout, services.step_timeout)
         # The variables of the code that called the step, if that is in this process.
         self.variables = contextvars.Context() if variables is None else variables.copy()
         self._kwargs = kwargs
@@ -186,7 +192,7 @@ class StepAttempt:
         """It has begun and waits: from now on it can time out."""
         self._task = task
         self._services.runner.running[self] = None
-        limit = self.spec.timeout
+        limit = self.limit
         if limit is not None and limit < _EXACT_BELOW:
             self._handle = self._services.loop.call_later(limit, self._time_out)
 
@@ -201,20 +207,20 @@ class StepAttempt:
 
     def look(self, now: float) -> None:
         """Called periodically: time it out if it has run for too long. Saves a timer for every step."""
-        if self.spec.timeout is not None and now - self.began >= self.spec.timeout:
+        if self.limit is not None and now - self.began >= self.limit:
             self._time_out()
 
     async def timed_body(self, connection: Any) -> Any:
         """The same within the step's timeout, for stores whose transactional steps may be async."""
         try:
-            async with asyncio.timeout(self.spec.timeout) as limit:
+            async with asyncio.timeout(self.limit) as limit:
                 with sys_exit_guard():
                     result = self.body(connection)
                     return await result if inspect.isawaitable(result) else result
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s") from error
+            raise StepTimedOut(f"{self.spec.name} took longer than {self.limit:g} s") from error
 
     def done(self, result: Any, error: BaseException | None) -> None:
         """The function returned or raised."""
@@ -256,7 +262,7 @@ class StepAttempt:
 
     def _time_out(self) -> None:
         self._leave()
-        self._end(None, StepTimedOut(f"{self.spec.name} took longer than {self.spec.timeout:g} s"))
+        self._end(None, StepTimedOut(f"{self.spec.name} took longer than {self.limit:g} s"))
 
     def stop(self) -> None:
         """The result is no longer wanted."""

@@ -14,6 +14,7 @@ import contextvars
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, NamedTuple, Protocol
 
+from stepwell.domain.duration import chosen
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.thread_bridge import Make, ThreadBridge, ThreadContext, turn
@@ -62,6 +63,7 @@ class TransitionAttempt:
         "_driver",
         "_handle",
         "_left_at",
+        "_limit",
         "_run",
         "_services",
         "_task",
@@ -81,6 +83,7 @@ class TransitionAttempt:
         self._driver = driver
         self._call = call
         self._services = run.services
+        self._limit = chosen(call.transition.timeout, run.services.step_timeout)
         self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
         self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
         self._handle: asyncio.TimerHandle | None = None
@@ -124,7 +127,7 @@ class TransitionAttempt:
             return
         self._task = task
         self._services.runner.running[self] = None
-        limit = self._call.transition.timeout
+        limit = self._limit
         if limit is not None and limit < _EXACT_BELOW:
             self._handle = self._services.loop.call_later(limit, self.look_again)
 
@@ -163,13 +166,13 @@ class TransitionAttempt:
 
     def look(self, now: float) -> None:
         """Called now and then: has it run for too long? Time in which it only waits does not count."""
-        limit = self._call.transition.timeout
+        limit = self._limit
         if limit is not None and self._left_at is None and now - self.began >= limit:
             self._time_out(limit)
 
     def look_again(self) -> None:
         """The same by a timer of its own."""
-        limit = self._call.transition.timeout
+        limit = self._limit
         if self.over or limit is None:
             return
         now = self._services.clock.monotonic()

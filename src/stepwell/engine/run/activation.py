@@ -80,6 +80,7 @@ class Activation:
         self.timers = Timers(services, now, self.advance)
         self._inbox = InboxReader(services, claim, self._took)
         self._parking = Parking(self, self._inbox, limited=claim.limited)
+        self._history_mark = services.history_warn  # events; a machine's or a generation's count anew
         self._holds = 0  # things under way outside the workflow's code: looks into the store
         self._advancing = False  # or held: something must be read before anything moves
         self._again = False
@@ -330,6 +331,10 @@ class Activation:
             writer = self.writer
             writer.head += len(draft.events)
             writer.last_at = result.at
+            if draft.base is not None:
+                writer.base = draft.base
+            if writer.head - writer.base >= self._history_mark:
+                self._note_history()
             suspect = draft.settled and writer.losses > 0
             if suspect:
                 writer.losses = 0
@@ -470,6 +475,18 @@ class Activation:
         if self.closed is None and self._ending is None:
             self._ending = self._undo_before(endings.timed_out(self.calls.pending.values(), limit))
             self.advance()
+
+    def _note_history(self) -> None:
+        """Warn of a long log once; one that is too long ends the run."""
+        services, length = self.services, self.writer.head - self.writer.base
+        if length < services.history_max:
+            self._history_mark = services.history_max
+            _log.warning(
+                "run %s has %d events since it began, and fails at %d: call ctx.continue_as_new in time",
+                *(self.run_id, length, services.history_max),
+            )
+        elif self._ending is None and self._compensation is None:
+            self._ending = self._undo_before(endings.too_long(length, services.history_max))
 
     def woken(self, wakes: int) -> None:
         """Messages may have come; look if there are new ones."""

@@ -28,6 +28,7 @@ from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.waits import Waits
 from stepwell.errors import (
     Continue,
+    HistoryLimit,
     NotDurable,
     RunTimedOut,
     StepwellError,
@@ -148,6 +149,11 @@ def timed_out(pending: Iterable[Call], limit: float) -> RunEnding:
         "way anew; if that alone takes longer, start a new run with a longer timeout=",
     )
     return RunEnding(Status.TIMED_OUT, problem=problem_of(error))
+
+
+def too_long(length: int, limit: int) -> RunEnding:
+    error = HistoryLimit(f"the run has {length:,} events since it began; the limit is {limit:,}")
+    return RunEnding(Status.FAILED, problem=problem_of(error))
 
 
 def refused() -> RunEnding:

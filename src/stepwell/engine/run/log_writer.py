@@ -118,6 +118,7 @@ class LogWriter:
         self.turn_held = ""  # path of the transactional step whose fact comes before what is drafted now
         self._turn_free: asyncio.Event | None = None  # created by the first transactional step that waits
         self.head = self._first_head = claim.head  # the log ends here
+        self.base = claim.log[1].seq if len(claim.log) > 1 else 1  # replay begins here
         self.last_at = 0.0  # when it last grew
         self.barrier = 0  # seq of the last fact that was drafted
         self.draft = Draft()

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from stepwell.domain.commit import Commit, Committed, Finish, Park
 from stepwell.domain.ids import Ids, WorkerId
 from stepwell.domain.program import Program
-from stepwell.domain.steps import StepSpec
+from stepwell.domain.steps import STEP_TIMEOUT, StepSpec
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.engine.execution.step_log import LineSink
 from stepwell.engine.execution.step_runner import StepRunner
@@ -73,6 +73,9 @@ class Services:
     styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step
     step_logs: LineSink | None = None  # what steps log and print; None: it is not kept
+    step_timeout: float | None = float(STEP_TIMEOUT)  # of steps and transitions that choose none
+    history_warn: int = 50_000  # events
+    history_max: int = 500_000
 
     def spec_to_run(self, spec: StepSpec) -> StepSpec:
         """The step as this worker executes it: with its own function for a built-in node."""

@@ -16,6 +16,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Commit, NewTicket
+from stepwell.domain.duration import chosen
 from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import EndNotice
 from stepwell.domain.problems import problem_of
@@ -157,7 +158,7 @@ class Steps:
         if call.retrying:
             self.next_attempt(call)
             return
-        limit = call.spec.timeout or 0.0
+        limit = self._limit(call) or 0.0
         error = StepTimedOut(f"{call.path} on queue {excerpt(call.queue)} was not done within {limit:g} s")
         self._run.writer.close_ticket(call.path)
         chance = self._run.services.ids.jitter()
@@ -176,8 +177,9 @@ class Steps:
         except StepwellError as error:
             self._failed(call, error, retry_in=None)
             return
+        limit = self._limit(call)
         fact = ev.StepScheduled(
-            step=spec.name, queue=call.queue, args=Raw(args), timeout=spec.timeout, digest=call.digest
+            step=spec.name, queue=call.queue, args=Raw(args), timeout=limit, digest=call.digest
         )
         run.record(fact, call.path, call.attempt)
         run.writer.open_ticket(
@@ -188,9 +190,12 @@ class Steps:
                 seq=run.writer.future_seq,
             )
         )
-        if spec.timeout is not None:
-            run.writer.due(call.path, spec.timeout)
+        if limit is not None:
+            run.writer.due(call.path, limit)
         run.writer.after_commit(lambda at: run.services.notifier.notify_work())
+
+    def _limit(self, call: StepCall) -> float | None:
+        return chosen(call.spec.timeout, self._run.services.step_timeout)
 
     def remote_ended(self, call: StepCall, payload: bytes) -> None:
         """A remote worker's result came through the inbox. That of an old attempt does not count."""

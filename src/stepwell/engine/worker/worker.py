@@ -249,6 +249,9 @@ class Worker:
             styles=STYLES,
             direct_calls=options.direct_calls,
             step_logs=None if options.step_logs == "off" else self._step_logs,
+            step_timeout=options.step_timeout_seconds,
+            history_warn=options.history_warn,
+            history_max=options.history_max,
         )
 
     def forget(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stepwell.authoring.graphs.format.definition import GraphDefinition
+from stepwell.authoring.graphs.format.definition import GraphDefinition, GraphTimeouts
 from stepwell.authoring.graphs.nodes.node_data import NodeData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem
@@ -87,11 +87,16 @@ class ScopePlan:
 
 class GraphPlan:
     def __init__(
-        self, definition: GraphDefinition, root: ScopePlan, hash: str, warnings: tuple[GraphProblem, ...] = ()
+        self,
+        definition: GraphDefinition,
+        root: ScopePlan,
+        hash: str,
+        warnings: tuple[GraphProblem, ...] = (),
+        timeouts: GraphTimeouts | None = None,
     ) -> None:
         self.definition = definition
         self.name = definition.name
-        self.settings = definition.settings
+        self.settings = (timeouts or GraphTimeouts()).applied(definition.settings)
         self.root = root
         self.hash = hash
         self.warnings = warnings  # settings without effect; the graph still runs

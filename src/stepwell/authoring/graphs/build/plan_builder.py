@@ -11,7 +11,7 @@ from stepwell.authoring.graphs.build.dominators import analyse, ending_of
 from stepwell.authoring.graphs.build.plan import EdgePlan, GraphPlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
-from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node, read
+from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, GraphTimeouts, Node, read
 from stepwell.authoring.graphs.format.foreign import from_foreign_editor
 from stepwell.authoring.graphs.format.input_limits import json_problems
 from stepwell.authoring.graphs.nodes.node_type import Role
@@ -33,7 +33,9 @@ class PlanBuilder:
         steps: Mapping[str, StepSpec] | None = None,
         *,
         stored: bool = False,
+        timeouts: GraphTimeouts | None = None,
     ) -> None:
+        self._timeouts = timeouts or GraphTimeouts()
         self.registry = registry
         self._steps = steps
         self._stored = stored  # accepted before: rules that are newer do not apply
@@ -84,7 +86,8 @@ class PlanBuilder:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
         hints = warnings(definition, compilers)
-        return GraphPlan(definition, root, version_hash(definition.as_dict()), hints), []
+        plan = GraphPlan(definition, root, version_hash(definition.as_dict()), hints, self._timeouts)
+        return plan, []
 
 
 def _scope(

@@ -7,7 +7,7 @@ shape at once and never raises for them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -95,6 +95,22 @@ class GraphSettings(Strict):
     max_steps: Annotated[int, Field(ge=1), WHOLE] = 1000  # node runs outside loops
     max_nodes: Annotated[int, Field(ge=1, le=500), WHOLE] = 100
     error_workflow: str | None = None
+
+
+class GraphTimeouts(NamedTuple):
+    """The timeouts of graphs that do not set them, in seconds; None: none."""
+
+    run: float | None = 1800.0
+    wait: float | None = 86_400.0
+
+    def applied(self, settings: GraphSettings) -> GraphSettings:
+        chosen = {"max_execution_ms": self.run, "suspend_ttl_ms": self.wait}
+        update = {
+            name: None if seconds is None else round(seconds * 1000)
+            for name, seconds in chosen.items()
+            if name not in settings.model_fields_set
+        }
+        return settings.model_copy(update=update)
 
 
 class GraphShape(Canvas):
