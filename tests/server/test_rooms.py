@@ -52,8 +52,7 @@ async def test_who_joins_a_run_gets_its_nodes_and_statuses(engines: Engines) -> 
         listed = await said(socket, "end")
         stored = (await client.get(f"/api/v1/runs/{run}/events?limit=1000")).json()["events"]
 
-    events = [{**message} for message in listed if message["type"] == "event"]
-    assert [{k: v for k, v in event.items() if k != "type"} for event in events] == stored
+    assert [message["event"] for message in listed if message["type"] == "event"] == stored
     statuses = [message for message in listed if message["type"] == "status_update"]
     assert statuses[-1]["status"] == "completed"
     assert statuses[-1]["output"] == [0, 1]

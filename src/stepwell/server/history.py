@@ -9,6 +9,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 
 from stepwell.client import RunHandle
+from stepwell.domain.event_schema import event_schema
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import OpenWait
 from stepwell.errors import NotWaitingYet
@@ -46,6 +47,11 @@ async def get_event(request: Request, run_id: RunPath, seq: EventSeq) -> views.E
     if not rows:
         raise Refusal(404, "EVENT_NOT_FOUND", f"run {run_id} has no event {seq}", field="seq")
     return views.EventView(**views.event_fields(rows[0], run_id, _root(request), None))
+
+
+async def get_event_schema() -> dict[str, Any]:
+    """Return the JSON Schema of all events, with their types."""
+    return event_schema()
 
 
 async def get_state(request: Request, run_id: RunPath, seq: Seq = None) -> views.StateView:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from stepwell.domain.commit import LogRow
+from stepwell.domain.event_types import EventType
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.errors import StepwellError, excerpt
@@ -29,25 +29,17 @@ _STALLED = 30.0  # a reader that takes nothing for this long is cut off
 _CONTEXT_EVENTS = 1000  # of a longer run the context is a link: folding it takes time
 _GOING_AWAY, _POLICY, _TOO_BIG, _RESTART = 1001, 1008, 1009, 1012
 
-# What the facts of a log mean for a node: a step of a function, a transition of a machine, a node of a graph.
-NODE_STATUS = {
-    "step_scheduled": "queued",
-    "step_started": "running",
-    "step_completed": "completed",
-    "step_failed": "failed",
-    "transition_completed": "completed",
-    "transition_failed": "failed",
-    "wait_opened": "waiting",
-    "timer_set": "waiting",
-    "child_started": "running",
-    "child_ended": "completed",
-    "node_started": "running",
-    "node_suspended": "waiting",
-    "node_resumed": "running",
-    "node_completed": "completed",
-    "node_failed": "failed",
-    "node_skipped": "skipped",
-    "node_cancelled": "cancelled",
+# What the types of events mean for a node: a step of a function, a transition, a node of a graph.
+NODE_STATUS: dict[str, str] = {
+    EventType.NODE_QUEUED: "queued",
+    EventType.NODE_STARTED: "running",
+    EventType.NODE_WAITING: "waiting",
+    EventType.NODE_RETRYING: "retrying",
+    EventType.NODE_COMPLETED: "completed",
+    EventType.NODE_FAILED: "failed",
+    EventType.NODE_TIMED_OUT: "timed_out",
+    EventType.NODE_SKIPPED: "skipped",
+    EventType.NODE_CANCELLED: "cancelled",
 }
 
 
@@ -148,9 +140,10 @@ class Rooms:
     async def _tell(self, run_id: str, news: News) -> None:
         for row in news.rows:
             fields = views.event_fields(row, run_id, self._root)
-            messages = [{"type": "event", **fields}]
-            if row.kind in NODE_STATUS and row.path:
-                messages.append(node_update(run_id, row, fields["data"]))
+            messages = [{"type": "event", "run": run_id, "seq": row.seq, "event": fields}]
+            if fields["type"] in NODE_STATUS and row.path:
+                messages.append(node_update(fields))
+            messages += [begun(fields, path) for path in fields["starts"]]
             await self._say(*messages)
             self._seqs[run_id] = row.seq
 
@@ -206,24 +199,25 @@ class Rooms:
             return False
 
 
-def node_update(run_id: str, row: LogRow, data: Any) -> dict[str, Any]:
+def node_update(event: dict[str, Any]) -> dict[str, Any]:
     """Return what an event says about its node."""
-    facts = data if isinstance(data, dict) else {}
-    status = NODE_STATUS[row.kind]
-    if row.kind == "step_failed" and facts.get("retry_in") is not None:
-        status = "retrying"
-    elif row.kind == "child_ended":
-        status = str(facts.get("status", status))
+    fact = event["data"] if isinstance(event["data"], dict) else {}
     return {
         "type": "node_update",
-        "run": run_id,
-        "seq": row.seq,
-        "node": row.path,
-        "attempt": row.attempt,
-        "status": status,
-        "output": facts.get("result", facts.get("output")),
-        "error": facts.get("error"),
+        "run": event["run"],
+        "seq": event["seq"],
+        "node": event["path"],
+        "attempt": event["attempt"],
+        "status": NODE_STATUS[event["type"]],
+        "output": fact.get("result", fact.get("output")),
+        "error": fact.get("error"),
     }
+
+
+def begun(event: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the start of a node that an event led to."""
+    update = {"type": "node_update", "run": event["run"], "seq": event["seq"], "node": path}
+    return {**update, "attempt": 0, "status": "running", "output": None, "error": None}
 
 
 def _request(text: str) -> RoomRequest:

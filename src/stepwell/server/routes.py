@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.server import health, history, keys, limits, operation, rooms, runs, stream, views, workflows
+from stepwell.server import (
+    graphs,
+    health,
+    history,
+    keys,
+    limits,
+    operation,
+    rooms,
+    run_operations,
+    runs,
+    stream,
+    views,
+    workflows,
+)
 from stepwell.server.principal import Scope
 from stepwell.server.table import Route
 
@@ -124,7 +137,10 @@ RUNS = (
     _read(f"{_RUN}/checkpoints", history.list_checkpoints, "history"),
     _read(f"{_RUN}/documents", history.list_documents, "history", errors=(422,)),
     _read(f"{_RUN}/documents/{{name}}", history.get_document, "history", errors=(422,)),
+    _read(f"{API}/event-schema", history.get_event_schema, "history"),
     _read(f"{_RUN}/waits", history.list_waits, "history", errors=(409,)),
+    _read(f"{_RUN}/logs", run_operations.list_log_lines, "history"),
+    _read(f"{_RUN}/glance", run_operations.glance_run, "runs"),
     _read(f"{_RUN}/why", history.why_run, "history"),
     _read(f"{_RUN}/overview", history.get_overview, "history"),
     _read(f"{_RUN}/export", runs.export_run, "runs", answers=_FILE),
@@ -175,6 +191,32 @@ RUNS = (
         "runs",
         errors=(409,),
         example={"transition": "approve"},
+    ),
+    _change("POST", f"{_RUN}/hold", run_operations.hold_run, "run", "runs", errors=(409,), example=_WHY),
+    _change(
+        "POST", f"{_RUN}/release", run_operations.release_run, "run", "runs", errors=(409,), example=_WHY
+    ),
+    _change(
+        "POST",
+        f"{_RUN}/skip",
+        run_operations.skip_run,
+        "run",
+        "runs",
+        errors=(409,),
+        example={"output": None, "path": "0/charge#1", "reason": "the account is closed"},
+    ),
+    _change("POST", f"{_RUN}/force", run_operations.force_run, "admin", "runs", errors=(409,), example=_WHY),
+    _change(
+        "POST",
+        f"{_RUN}/reassign",
+        run_operations.reassign_run,
+        "approve",
+        "runs",
+        errors=(409,),
+        example={"assignees": ["ann", "role:finance"]},
+    ),
+    _change(
+        "POST", f"{_RUN}/remind", run_operations.remind_run, "approve", "runs", errors=(409,), example=_WHY
     ),
     _change("POST", f"{_RUN}/cancel", runs.cancel_run, "run", "runs", example={"reason": "ordered twice"}),
     _change("POST", f"{_RUN}/retry", runs.retry_run, "run", "runs", errors=(409,), example=_WHY),
@@ -237,6 +279,23 @@ WORKFLOWS = (
     _read(f"{API}/workflows/{{name}}/executions", workflows.list_executions, "workflows", errors=(422,)),
     _read(f"{API}/graphs", workflows.list_graphs, "graphs"),
     _read(f"{API}/graph-schema", workflows.graph_schema, "graphs"),
+    _read(f"{API}/node-types", graphs.list_node_types, "graphs"),
+    _read(
+        f"{API}/workflows/{{name}}/drawing",
+        graphs.draw_workflow,
+        "workflows",
+        answers={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}, "text/plain": {}}}},
+    ),
+    _change(
+        "POST",
+        f"{API}/graphs/test",
+        graphs.try_graph,
+        "run",
+        "graphs",
+        status=201,
+        errors=(409, 429),
+        example={"graph": _EXAMPLE_GRAPH, "input": {"id": 42}},
+    ),
     _change(
         "POST",
         f"{API}/graphs",

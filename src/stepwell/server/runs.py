@@ -151,8 +151,8 @@ async def start_run(
     run = await _start(request, caller, body.workflow, arguments, options)
     if limit:
         await _wait(request, run, limit)
-    response.headers["Location"] = _url(request, run)
-    return views.RunStarted(id=run.id, url=_url(request, run), run=await _detail(run) if limit else None)
+    response.headers["Location"] = url_of(request, run)
+    return views.RunStarted(id=run.id, url=url_of(request, run), run=await _detail(run) if limit else None)
 
 
 async def start_many_runs(request: Request, body: StartManyBody) -> views.RunsStarted:
@@ -166,7 +166,7 @@ async def start_many_runs(request: Request, body: StartManyBody) -> views.RunsSt
         trigger="api",
         **body.options(),
     )
-    return views.RunsStarted(runs=[views.RunStarted(id=run.id, url=_url(request, run)) for run in runs])
+    return views.RunsStarted(runs=[views.RunStarted(id=run.id, url=url_of(request, run)) for run in runs])
 
 
 async def _start(
@@ -380,7 +380,7 @@ async def rerun_run(
     body = body or RerunBody()
     who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
     new = await caller.engine.rerun(old, key=_key(key, ""), **who, **body.fields)
-    return views.RunStarted(id=new.id, url=_url(request, new))
+    return views.RunStarted(id=new.id, url=url_of(request, new))
 
 
 async def rerun_run_from(
@@ -399,7 +399,7 @@ async def rerun_run_from(
         new = await caller.engine.rerun_from_node(old, body.step, key=chosen, **who)
     else:
         new = await caller.engine.rerun_from(old, body.step, outputs=body.outputs, key=chosen, **who)
-    return views.RunStarted(id=new.id, url=_url(request, new))
+    return views.RunStarted(id=new.id, url=url_of(request, new))
 
 
 async def fork_run(request: Request, run_id: RunPath, body: ForkBody, key: Key = None) -> views.RunStarted:
@@ -408,7 +408,7 @@ async def fork_run(request: Request, run_id: RunPath, body: ForkBody, key: Key =
     old = await caller.handle(run_id)
     who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
     new = await caller.engine.fork(old, key=_key(key, ""), **who, **body.fields)
-    return views.RunStarted(id=new.id, url=_url(request, new))
+    return views.RunStarted(id=new.id, url=url_of(request, new))
 
 
 async def export_run(
@@ -429,7 +429,7 @@ async def import_run(
     """Restore an exported run under its own id."""
     caller = caller_of(request)
     run = await caller.engine.import_run(await read_body(request, IMPORT_MAX), by=caller.who(by))
-    return views.RunStarted(id=run.id, url=_url(request, run))
+    return views.RunStarted(id=run.id, url=url_of(request, run))
 
 
 # Parts
@@ -453,5 +453,5 @@ def _root(request: Request) -> str:
     return str(request.scope.get("root_path", ""))
 
 
-def _url(request: Request, run: RunHandle[Any]) -> str:
+def url_of(request: Request, run: RunHandle[Any]) -> str:
     return f"{_root(request)}/api/v1/runs/{run.id}"

@@ -13,11 +13,13 @@ from stepwell.client.workflows import WorkflowInfo
 from stepwell.domain.access import Credential
 from stepwell.domain.commit import Definition, LogRow, RunRow
 from stepwell.domain.damage import damaged
+from stepwell.domain.event_types import event_type
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 
 BEGINNING = datetime.fromtimestamp(0, tz=UTC)  # of a fact without a time
 SHOWN_MAX = 64 * 1024  # bytes of a payload in a list
+GLANCE_MAX = 8 * 1024  # bytes of a payload in a glance
 
 _ID = "0192f0c1d2e3740f8a9b0c1d2e3f4a5b"
 _AT = "2026-01-01T12:00:00.000000Z"
@@ -116,8 +118,10 @@ class EventView(BaseModel):
                 "seq": 4,
                 "at": _AT,
                 "kind": "step_completed",
+                "type": "node_completed",
                 "path": "0/charge#1",
                 "attempt": 1,
+                "starts": [],
                 "data": {"output": "receipt-42"},
             }
         }
@@ -126,9 +130,11 @@ class EventView(BaseModel):
     run: str
     seq: int
     at: datetime
-    kind: str
+    kind: str = Field(description="what the engine recorded")
+    type: str = Field(description="what it means, in one vocabulary for all styles; see /event-schema")
     path: str
     attempt: int
+    starts: list[str] = Field(description="nodes of a graph that began with it")
     data: Any = Field(description="the fact, or Truncated")
 
 
@@ -154,6 +160,10 @@ class WaitView(BaseModel):
     title: str = ""
     assignees: list[str] = []
     choices: list[str] = []
+    required: int = Field(default=1, description="people who must approve")
+    approved_by: list[str] = []
+    bar_starter: bool = Field(default=False, description="the one who started the run may not decide")
+    reminded_at: datetime | None = None
 
 
 class OverviewView(BaseModel):
@@ -409,13 +419,17 @@ def event_fields(row: LogRow, run_id: str, root: str, most: int | None = SHOWN_M
         data = shown(row.payload, most, f"{root}/api/v1/runs/{run_id}/events/{row.seq}")
     except msgspec.DecodeError as error:
         raise damaged(row, error, run_id) from None
+    fact = data if len(row.payload) <= (most or len(row.payload)) else msgspec.json.decode(row.payload)
+    fact = fact if isinstance(fact, dict) else {}
     return {
         "run": run_id,
         "seq": row.seq,
         "at": moment(row.at),
         "kind": row.kind,
+        "type": event_type(row.kind, row.path, fact),
         "path": row.path,
         "attempt": row.attempt,
+        "starts": fact.get("starts", []),
         "data": data,
     }
 
@@ -447,6 +461,10 @@ def wait_view(wait: OpenWait) -> WaitView:
         title=wait.title,
         assignees=wait.assignees,
         choices=[choice.name for choice in wait.choices],
+        required=wait.required,
+        approved_by=wait.approved_by,
+        bar_starter=wait.bar_starter,
+        reminded_at=moment(wait.reminded_at),
     )
 
 

@@ -89,9 +89,16 @@ async def list_executions(
 # Saved graphs
 
 
-async def list_graphs(request: Request) -> views.GraphList:
-    """List the saved graphs, without their nodes and edges."""
-    return views.GraphList(graphs=[_view(saved) for saved in await caller_of(request).engine.library.list()])
+async def list_graphs(
+    request: Request,
+    nodes: Annotated[bool, Query(description="with the nodes and edges of the drafts")] = False,
+) -> views.GraphList:
+    """List the saved graphs."""
+    library = caller_of(request).engine.library
+    graphs = [_view(saved) for saved in await library.list()]
+    if nodes:
+        graphs = [graph.model_copy(update={"graph": await library.get(graph.name)}) for graph in graphs]
+    return views.GraphList(graphs=graphs)
 
 
 async def create_graph(request: Request, response: Response, body: GraphBody) -> views.GraphView:

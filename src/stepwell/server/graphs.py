@@ -1,0 +1,89 @@
+"""Routes of graphs beside the library: node types for an editor, drawings, test runs of unsaved graphs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Query
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepwell.authoring.graphs.format.drawing import mermaid, svg
+from stepwell.domain.ids import DRAFT
+from stepwell.errors import UnknownWorkflow, excerpt
+from stepwell.server import views
+from stepwell.server.caller import caller_of
+from stepwell.server.refusal import Refusal
+from stepwell.server.runs import WhoBody, url_of
+from stepwell.server.workflows import Name
+
+
+class NodeTypeView(BaseModel):
+    """A type of node, and what an editor needs of it."""
+
+    name: str
+    role: str
+    text: str = Field(description="one line for a palette")
+    custom: bool = Field(description="brought by the engine of this server")
+    data: dict[str, Any] = Field(description="JSON Schema of the node's data")
+
+
+class NodeTypeList(BaseModel):
+    types: list[NodeTypeView]
+
+
+class TryBody(WhoBody):
+    graph: dict[str, Any]
+    input: Any = None
+
+
+async def list_node_types(request: Request) -> NodeTypeList:
+    """List the node types of this server, with the JSON Schema of their data."""
+    registry = caller_of(request).engine.graphs.registry
+    return NodeTypeList(
+        types=[
+            NodeTypeView(
+                name=kind.name,
+                role=str(kind.role),
+                text=kind.text,
+                custom=not kind.data.__module__.startswith("stepwell."),
+                data=kind.data.model_json_schema(),
+            )
+            for kind in registry
+        ]
+    )
+
+
+async def draw_workflow(
+    request: Request,
+    name: Name,
+    version: Annotated[str, Query(max_length=200)] = "",
+    format: Annotated[Literal["svg", "mermaid"], Query()] = "svg",
+) -> Response:
+    """Draw a graph, from its stored definition."""
+    caller = caller_of(request)
+    store, workspace = caller.engine.store, caller.principal.workspace
+    definition = None if name.startswith(DRAFT) else await store.read_definition(workspace, name, version)
+    if definition is None:
+        raise UnknownWorkflow(f"no workflow {excerpt(name)} is known")
+    if definition.kind != "graph":
+        raise Refusal(
+            422, "NOT_A_GRAPH", f"{excerpt(name)} is a {definition.kind}", hint="read its definition instead"
+        )
+    body = msgspec.json.decode(definition.body)
+    if format == "mermaid":
+        return Response(mermaid(body), media_type="text/plain")
+    # An image, never a page: what a graph names must not run in a browser.
+    headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+    return Response(svg(body), media_type="image/svg+xml", headers=headers)
+
+
+async def try_graph(request: Request, body: TryBody) -> views.RunStarted:
+    """Start a test run of a graph that is not saved; its pinned data is used."""
+    caller = caller_of(request)
+    run = await caller.engine.start_graph(
+        body.graph, body.input, test=True, by=caller.who(body.by), trigger="api"
+    )
+    return views.RunStarted(id=run.id, url=url_of(request, run))

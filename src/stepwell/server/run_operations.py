@@ -1,0 +1,153 @@
+"""Routes of operators on one run: hold, release, end by force, reassign, remind; and its steps' log lines."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+
+from stepwell.server import views
+from stepwell.server.caller import RunPath, caller_of
+from stepwell.server.runs import WhoBody
+
+_LINES_MAX = 1000
+
+
+class SkipBody(WhoBody):
+    output: Any = None
+    path: str = Field(default="", description="of the failed step, so that no other one is skipped")
+
+
+class ReassignBody(WhoBody):
+    assignees: list[str] = Field(min_length=1, max_length=100, description="names, or role:NAME")
+    path: str = Field(default="", description="of the approval; may be left out if only one is open")
+
+
+class RemindBody(WhoBody):
+    path: str = Field(default="", description="of the approval; may be left out if only one is open")
+
+
+class LogLineView(BaseModel):
+    """One line that the code of a step logged or printed."""
+
+    n: int
+    at: datetime
+    path: str
+    attempt: int
+    stream: Literal["log", "stdout", "stderr"]
+    level: str
+    logger: str
+    text: str
+
+
+class LogPage(BaseModel):
+    lines: list[LogLineView]
+    after: int = Field(description="number of the last line here: pass it as `after` to continue")
+    more: bool
+
+
+class RunGlance(BaseModel):
+    """A run in a few bytes, for a page that shows it inside something else."""
+
+    id: str
+    workflow: str
+    status: str
+    where: str
+    seq: int = Field(description="of its last event")
+    output: Any
+    error: Any
+
+
+async def hold_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
+    """Stop a run until it is released: it begins nothing new."""
+    caller, who = caller_of(request), body or WhoBody()
+    run = await caller.handle(run_id)
+    done = await run.hold(by=caller.who(who.by), reason=who.reason)
+    return views.RunOutcome(done=done, status=await run.status())
+
+
+async def release_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
+    """Let a held run continue."""
+    caller, who = caller_of(request), body or WhoBody()
+    run = await caller.handle(run_id)
+    done = await run.release(by=caller.who(who.by), reason=who.reason)
+    return views.RunOutcome(done=done, status=await run.status())
+
+
+async def skip_run(request: Request, run_id: RunPath, body: SkipBody) -> views.RunOutcome:
+    """Continue a failed run as if its failed step had returned this output."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.skip(body.output, path=body.path, by=caller.who(body.by), reason=body.reason)
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def force_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
+    """End a run at once: none of its code runs again, not even its cleanup."""
+    caller, who = caller_of(request), body or WhoBody()
+    run = await caller.handle(run_id)
+    done = await run.cancel(who.reason, by=caller.who(who.by), force=True)
+    return views.RunOutcome(done=done, status=await run.status())
+
+
+async def reassign_run(request: Request, run_id: RunPath, body: ReassignBody) -> views.RunOutcome:
+    """Let others decide an open approval, as soon as the run takes it in."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.reassign(body.assignees, path=body.path, by=caller.who(body.by), reason=body.reason)
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def remind_run(request: Request, run_id: RunPath, body: RemindBody | None = None) -> views.WaitView:
+    """Record a reminder of an open approval; who notifies people follows the events of runs."""
+    caller, body = caller_of(request), body or RemindBody()
+    run = await caller.handle(run_id)
+    return views.wait_view(await run.remind(path=body.path, by=caller.who(body.by), reason=body.reason))
+
+
+async def list_log_lines(
+    request: Request,
+    run_id: RunPath,
+    *,
+    path: Annotated[str, Query(max_length=1000, description="of a step; all steps if left out")] = "",
+    attempt: Annotated[int, Query(ge=0, le=2**31, description="of that step; 0 for all")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**53 - 1, description="number of the last line you have")] = 0,
+    limit: Annotated[int, Query(ge=1, le=_LINES_MAX - 1)] = 200,
+) -> LogPage:
+    """List what the steps of a run logged and printed, oldest first."""
+    run = await caller_of(request).handle(run_id)
+    rows = await run.logs(path, attempt=attempt, after=after, limit=limit + 1)
+    lines = [
+        LogLineView(
+            n=row.n,
+            at=row.at,
+            path=row.path,
+            attempt=row.attempt,
+            stream=row.stream,
+            level=row.level,
+            logger=row.logger,
+            text=row.text,
+        )
+        for row in rows[:limit]
+    ]
+    return LogPage(lines=lines, after=lines[-1].n if lines else after, more=len(rows) > limit)
+
+
+async def glance_run(request: Request, run_id: RunPath) -> RunGlance:
+    """Return status, output and last seq of a run: one small call for an embedded view."""
+    caller = caller_of(request)
+    run, row = await caller.run(run_id)
+    rows = await caller.engine.store.read_log_end(run.id)
+    url = f"{request.scope.get('root_path', '')}/api/v1/runs/{run_id}"
+    return RunGlance(
+        id=row.id,
+        workflow=row.workflow,
+        status=row.status,
+        where=row.where_at,
+        seq=rows[-1].seq if rows else 0,
+        output=views.shown(row.output, views.GLANCE_MAX, url),
+        error=views.shown(row.error, views.GLANCE_MAX, url),
+    )
