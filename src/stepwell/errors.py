@@ -55,6 +55,7 @@ StepwellError                     code, message and hint; the text is the same i
     │   ├─ ServerUnavailable      a server cannot be reached
     │   └─ StoreLocked            a process holds the SQLite file; the error names it
     ├─ StoreUnusable              corrupt, newer, read-only: a person must act
+    │   ├─ StoreMoved             moved to another database, or on the way there
     │   ├─ CodecMissing           encrypted or compressed, and opened without its codec or with another key
     │   └─ LogDamaged             a row of a run's log cannot be read; names the run and the event
     └─ OutcomeUnknown             sent but not answered; repeat the call with the same key
@@ -599,6 +600,12 @@ class StoreUnusable(StoreError):
     """The database exists but cannot be used."""
 
     code = "STORE_UNUSABLE"
+
+
+class StoreMoved(StoreUnusable):
+    """The content of this database has moved, or is being moved, to another one."""
+
+    code = "STORE_MOVED"
 
 
 class CodecMissing(StoreUnusable):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from os import PathLike, fspath
+from secrets import token_hex
 from urllib.parse import unquote, urlsplit
 
 from stepwell.errors import SettingsInvalid, excerpt
 from stepwell.store.base import Store
+from stepwell.store.move import Moved, MoveProgress, carry
 
 HINT = 'use a file ("app.db", "sqlite:///app.db"), ":memory:" or "postgresql://user@host/database"'
 
@@ -37,6 +39,36 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
     raise SettingsInvalid(f"no store has the scheme {excerpt(scheme)}", hint=HINT)
 
 
+async def move(
+    source: str | PathLike[str],
+    target: str,
+    *,
+    progress: Callable[[MoveProgress], None] = lambda done: None,
+) -> Moved:
+    """Move everything from a SQLite file to an empty PostgreSQL database.
+
+    Stop all engines first. If the move is interrupted, engines refuse both; the same call continues it.
+    Afterwards the file refuses engines with an error that names the target.
+    """
+    if not target.startswith(("postgresql://", "postgres://")):
+        raise SettingsInvalid(
+            f"the target is {excerpt(target)}",
+            hint="name a PostgreSQL database: postgresql://user@host/database",
+        )
+    path = fspath(source)
+    scheme, mark, rest = path.partition("://")
+    if mark and scheme != "sqlite":
+        raise SettingsInvalid(f"the source is {excerpt(path)}", hint="name a SQLite file, such as app.db")
+    try:
+        from stepwell.store.postgres.move import PgTarget
+    except ModuleNotFoundError as error:
+        raise _no_driver(error) from error
+    from stepwell.store.sqlite.move import SqliteSource
+
+    origin = SqliteSource(_path(rest) if mark else path, new_token=lambda: token_hex(16))
+    return await carry(origin, PgTarget(target), progress)
+
+
 def _path(rest: str) -> str:
     """The path after `sqlite://`: /app.db is relative, //var/app.db is absolute."""
     place = urlsplit(f"sqlite://{rest}")
@@ -60,9 +92,11 @@ def _postgres(dsn: str, clock: Callable[[], float] | None) -> Store:
     try:
         from stepwell.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
-        raise SettingsInvalid(
-            "the PostgreSQL store needs asyncpg", hint="pip install 'stepwell[postgres]'"
-        ) from error
+        raise _no_driver(error) from error
     return PostgresStore(dsn, clock=clock)
+
+
+def _no_driver(error: ModuleNotFoundError) -> Exception:
+    if error.name != "asyncpg":
+        return error
+    return SettingsInvalid("the PostgreSQL store needs asyncpg", hint="pip install 'stepwell[postgres]'")

@@ -11,7 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from stepwell.errors import StepwellError, StoreUnusable
+from stepwell.errors import StepwellError, StoreMoved, StoreUnusable
+from stepwell.store import queries
 from stepwell.store.postgres.database import PACKAGE, in_schema, roll_back
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection
 from stepwell.store.postgres.pool.dsn import Address
@@ -51,17 +52,30 @@ def newest() -> int:
     return migrations()[-1].number
 
 
-async def prepare(connection: Connection, address: Address) -> None:
-    """Check the server, then apply the missing migrations."""
+async def prepare(connection: Connection, address: Address, *, receiving: bool = False) -> None:
+    """Check the server, then apply the missing migrations. Only a move opens a database that it fills."""
     try:
         await _check_server(connection, address)
         known = migrations()
         while await _applied(connection, address) < known[-1].number:
             await _apply_next(connection, address, known)
+        if not receiving:
+            await _check_received(connection, address)
     except StepwellError:
         raise
     except Exception as error:
         raise translated(error, address.redacted) from error
+
+
+async def _check_received(connection: Connection, address: Address) -> None:
+    text = queries.load(PACKAGE, "move")["read_receiving"]
+    place = await connection.fetchval(in_schema(text, address.schema))
+    if place is not None:
+        raise StoreMoved(
+            f"the database is being filled from {place}",
+            hint=f"finish it: stepwell move {place} {address.plain}",
+            database=address.redacted,
+        )
 
 
 async def _check_server(connection: Connection, address: Address) -> None:

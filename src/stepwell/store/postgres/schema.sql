@@ -26,6 +26,7 @@
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
 --   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest.
 --   audit             what callers of a server changed, or tried to change.
+--   moved             where the content of this database came from.
 --   step_logs         what the code of steps logged and printed, for people; removed with the run.
 --   migrations        which of migrations/*.sql were applied.
 --
@@ -384,6 +385,14 @@ CREATE TABLE stepwell.step_logs (
 );
 
 CREATE UNIQUE INDEX step_logs_path ON stepwell.step_logs (run_id, path, attempt, key);
+
+CREATE TABLE stepwell.moved (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), -- a single row
+    token text COLLATE "C" NOT NULL, -- the same on both sides
+    state text COLLATE "C" NOT NULL, -- receiving or received
+    place text COLLATE "C" NOT NULL, -- where it comes from
+    at double precision NOT NULL
+);
 
 CREATE VIEW stepwell.run_view AS
 SELECT

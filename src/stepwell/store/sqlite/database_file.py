@@ -17,7 +17,7 @@ from pathlib import Path
 
 import apsw
 
-from stepwell.errors import StoreUnavailable, StoreUnusable
+from stepwell.errors import StoreMoved, StoreUnavailable, StoreUnusable
 from stepwell.store import queries
 from stepwell.store.base import SchemaVersion
 from stepwell.store.sqlite.lock_holder import locked
@@ -49,8 +49,8 @@ def migrations() -> list[tuple[int, str]]:
     return [(int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in entries]
 
 
-def open_writer(path: str) -> apsw.Connection:
-    """Open the connection that writes; create or migrate the file first."""
+def open_writer(path: str, *, moving: bool = False) -> apsw.Connection:
+    """Open the connection that writes; create or migrate the file first. Only a move opens one that moved."""
     _check_library()
     _check_place(path)
     is_new = not os.path.exists(path) or os.path.getsize(path) == 0
@@ -62,6 +62,8 @@ def open_writer(path: str) -> apsw.Connection:
             _switch_to_wal(connection)
             connection.execute(_WRITER)
             _migrate(connection, path)
+            if not moving:
+                _check_here(connection, path)
             connection.execute(queries.text("stepwell.store.sqlite", "heartbeat_trigger.sql"))
             if is_new:
                 _sync_folder(path)
@@ -225,6 +227,19 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _check_here(connection: apsw.Connection, path: str) -> None:
+    row = connection.execute("SELECT state, place FROM moved").get
+    if row is not None:
+        state, place = row
+        raise StoreMoved(
+            f"the database has moved to {place}"
+            if state == "moved"
+            else f"the database is on its way to {place}",
+            hint=f"use {place}" if state == "moved" else f"finish it: stepwell move {path} {place}",
+            path=path,
+        )
 
 
 def _sync_folder(path: str) -> None:

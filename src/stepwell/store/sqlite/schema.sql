@@ -27,6 +27,7 @@
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this file
 --   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest
 --   audit             what callers of a server changed, or tried to change
+--   moved             where the content of this file has gone
 --   step_logs         what the code of steps logged and printed, for people; removed with the run
 --
 -- Times are seconds since the epoch. Payloads are JSON in bytes; `run_view` and `event_view` show them
@@ -314,6 +315,14 @@ CREATE TABLE step_logs (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX step_logs_path ON step_logs (run_id, path, attempt, key);
+
+CREATE TABLE moved (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    token TEXT NOT NULL, -- the same on both sides
+    state TEXT NOT NULL, -- moving or moved
+    place TEXT NOT NULL, -- where it goes
+    at REAL NOT NULL
+) STRICT;
 
 CREATE VIEW run_view AS
 SELECT

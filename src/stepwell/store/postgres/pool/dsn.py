@@ -26,6 +26,13 @@ class Address(NamedTuple):
         parts = urlsplit(self.dsn)
         return f"{','.join(f'{host}:{port}' for host, port in _hosts(parts))}{parts.path}"
 
+    @property
+    def plain(self) -> str:
+        """The same as an address: it leads to the same tables, for a user who may read them."""
+        return (
+            f"postgresql://{self.redacted}{f'?schema={self.schema}' if self.schema != DEFAULT_SCHEMA else ''}"
+        )
+
 
 def _hosts(parts: SplitResult) -> list[tuple[str, int]]:
     """Return hosts with their ports; several (`h1:5432,h2:5433`) are tried in turn, as libpq does."""
