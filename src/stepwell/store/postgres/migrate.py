@@ -68,6 +68,11 @@ async def prepare(connection: Connection, address: Address, *, receiving: bool =
 
 
 async def _check_received(connection: Connection, address: Address) -> None:
+    if (
+        await connection.fetchval("SELECT to_regclass($1)", in_schema("stepwell.moved", address.schema))
+        is None
+    ):
+        return
     text = queries.load(PACKAGE, "move")["read_receiving"]
     place = await connection.fetchval(in_schema(text, address.schema))
     if place is not None:

@@ -62,7 +62,7 @@ def open_writer(path: str, *, moving: bool = False) -> apsw.Connection:
             _switch_to_wal(connection)
             connection.execute(_WRITER)
             _migrate(connection, path)
-            if not moving:
+            if not moving and connection.table_exists("main", "moved"):
                 _check_here(connection, path)
             connection.execute(queries.text("stepwell.store.sqlite", "heartbeat_trigger.sql"))
             if is_new:
