@@ -244,6 +244,7 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     signal = _verb(RunHandle[Any].signal)
     event = _verb(RunHandle[Any].event)
     decide = _verb(RunHandle[Any].decide)
+    approval_link = _verb(RunHandle[Any].approval_link)
     trigger = _verb(RunHandle[Any].trigger)
     cancel = _verb(RunHandle[Any].cancel)
     hold = _verb(RunHandle[Any].hold)

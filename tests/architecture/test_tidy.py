@@ -21,7 +21,7 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "shared", "misc",
 
 # "path" or "path:function" -> the lines it may have, with the reason beside it
 LARGER: dict[str, int] = {
-    "src/stepwell/client/handle.py": 650,  # every verb of a run has a method; what they do is elsewhere
+    "src/stepwell/client/handle.py": 700,  # every verb of a run has a method; what they do is elsewhere
     "src/stepwell/errors.py": 800,  # one tree of all errors
 }
 

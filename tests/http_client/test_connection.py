@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +33,7 @@ from tests.engines import Engines
 from tests.http_client.connected import connected, order
 from tests.http_client.processes import serving
 from tests.server.served import FLOWS, TOKEN, Served, doubling, listening, served
+from tests.server.test_serve import running
 
 
 @pytest.mark.req("A4")
@@ -265,3 +269,28 @@ def test_the_package_loads_no_http_client(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert not {"httpx2", "stepwell.http_client"} & set(done.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.req("A4")
+def test_the_code_of_the_page_works(tmp_path: Path) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    flows = re.findall(r"```python\n# flows.py\n(.*?)```", (docs / "server.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (docs / "http-client.md").read_text(), re.DOTALL)
+    (tmp_path / "flows.py").write_text(flows[0])
+    with running("dev", "flows.py", "--port", "0", folder=tmp_path) as (_, url):
+        said = [
+            subprocess.run(
+                [sys.executable, "-c", block.replace("http://localhost:8710", url)],
+                env={**os.environ, "STEPWELL_API_KEY": TOKEN},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            ).stdout
+            for block in blocks
+        ]
+
+    assert said[0].startswith("receipt-42\n1 ")
+    assert said[0].rstrip().endswith("completed")
+    assert said[1].rstrip().endswith("completed")

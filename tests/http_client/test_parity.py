@@ -53,9 +53,6 @@ INHERITED = {
     "Workflows": {"refusal": "the server sends it"},
 }
 
-# Verbs whose route is on its way.
-NOT_YET = {"logs", "follow_logs", "reassign", "remind", "queues", "workers", "hold", "release"}
-
 PAIRS: list[tuple[type, type]] = [
     (Client, HttpClient),
     (RunHandle, HttpRunHandle),
@@ -77,7 +74,7 @@ def verbs(kind: type) -> set[str]:
 @pytest.mark.parametrize(("local", "http"), PAIRS, ids=lambda kind: kind.__name__)
 def test_every_verb_of_the_client_works_over_http(local: type, http: type) -> None:
     inherited = INHERITED.get(local.__name__, {})
-    missing = verbs(local) - verbs(http) - inherited.keys() - NOT_YET
+    missing = verbs(local) - verbs(http) - inherited.keys()
 
     assert not missing, f"add them to {http.__name__}, or to INHERITED with what they are built on"
     assert not inherited.keys() - verbs(local), "no longer a verb"

@@ -310,6 +310,39 @@ async def test_workflows_limits_and_keys_are_managed(engines: Engines) -> None:
 
 
 @pytest.mark.req("A4")
+async def test_operators_reach_a_run(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(order, 5)
+        await run.waiting_for("approval")
+        assert await run.hold(reason="wait a moment")
+        assert not await run.hold()
+        assert await run.release()
+        await run.waiting_for("approval")
+        await run.reassign(["bob"])
+        assert (await run.remind()).path == (await run.waits())[0].path
+        link = await run.approval_link("bob")
+        assert link.text.startswith("sw_link_")
+        assert (link.credential.run_id, link.credential.name) == (run.id, "bob")
+        assert await run.cancel("enough", force=True)
+        with pytest.raises(RunCancelled, match="enough"):
+            await run.result()
+
+        failed = await client.start(failing, "no bread")
+        with pytest.raises(RunFailed):
+            await failed.result()
+        assert await failed.logs() == await engine.handle(failed.id).logs()
+        assert [line async for line in failed.follow_logs()] == list(await failed.logs())
+        await failed.skip("cake")
+        assert await failed.result() == "cake"
+        waiting = await client.start(listening, 1)
+        await suspended(waiting)
+        assert [use.queue for use in await client.queues()] == [use.queue for use in await engine.queues()]
+        [worker], [there] = await client.workers(), await engine.workers()
+        assert (worker.id, worker.name, list(worker.queues)) == (there.id, there.name, list(there.queues))
+        assert "doubling@1" in worker.needs
+
+
+@pytest.mark.req("A4")
 async def test_large_payloads_arrive_whole(memory_engines: Engines) -> None:
     async with connected(memory_engines) as (client, engine):
         text = "x" * 200_000

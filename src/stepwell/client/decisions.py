@@ -31,10 +31,15 @@ _OPEN_FORMS: tuple[Any, ...] = (None, True, {})  # accept any answer
 async def decide(
     run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str], reason: str
 ) -> None:
-    state = await run.state()
-    wait = _open_approval(run, state, path)
-    check_decider(wait, by, roles, await _starter(run) if wait.bar_starter else "")
+    wait = await open_approval_for(run, path, by, roles)
     await _send(run, wait, wait.form, answer, by=by, reason=reason)
+
+
+async def open_approval_for(run: RunHandle[Any], path: str, by: str, roles: Collection[str]) -> OpenWait:
+    """Return the open approval; refuse somebody who may not decide it."""
+    wait = _open_approval(run, await run.state(), path)
+    check_decider(wait, by, roles, await _starter(run) if wait.bar_starter else "")
+    return wait
 
 
 async def reassign(run: RunHandle[Any], assignees: Sequence[str], *, path: str, by: str, reason: str) -> None:

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepwell.client import decisions, operations
+from stepwell.client import decisions, links, operations
 from stepwell.client.diagnosis import warn_if_unserved, why
+from stepwell.client.keys import NewCredential
 from stepwell.client.open_waits import first_open_wait
 from stepwell.client.run_event import RunEvent, readable
 from stepwell.client.step_logs import StepLogLine, read_lines
@@ -422,6 +423,25 @@ class RunHandle(Generic[R]):
         If several people must approve, each counts once, and one who denies is enough.
         """
         await decisions.decide(self, answer, path=path, by=by, roles=roles, reason=reason)
+
+    async def approval_link(
+        self,
+        assignee: str,
+        *,
+        path: str = "",
+        roles: Collection[str] = (),
+        expires: Duration = links.LASTING,
+        by: str = "",
+    ) -> NewCredential:
+        """Create a link with which one person decides the only open approval, or the one at `path`.
+
+        It needs no key, is used once and expires. Its `text` is returned here and never again; a server
+        takes it as a bearer token at `/api/v1/approval`.
+        """
+        wait = await decisions.open_approval_for(self, path, links.checked_assignee(assignee), roles)
+        seq = await links.opened_at(self.log(), wait.path)
+        new = partial(links.create, self._client, self.id, wait, assignee, opened_at=seq)
+        return await new(roles=roles, expires=expires, by=by)
 
     async def reassign(
         self, assignees: Sequence[str], *, path: str = "", by: str = "", reason: str = ""

@@ -18,10 +18,11 @@ from stepwell.client import Client, RunHandle
 from stepwell.client.options import checked_options
 from stepwell.client.rates import StartRate
 from stepwell.domain.codec import PLAIN, encoded_by_type
-from stepwell.domain.commit import RunRow
+from stepwell.domain.commit import RunRow, WorkerRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
 from stepwell.domain.new_run import NO_INPUT, encoded_input, startable
+from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
@@ -37,10 +38,10 @@ from stepwell.http_client.connection import Connection, Params
 from stepwell.http_client.derived_runs import HttpDerivedRuns
 from stepwell.http_client.handle import HttpRunHandle
 from stepwell.http_client.keys import HttpKeys
-from stepwell.http_client.rows import fields_of, flag_of, listed, row_of, run_row, text_of
+from stepwell.http_client.rows import Fields, fields_of, flag_of, listed, row_of, run_row, text_of
 from stepwell.http_client.workflows import HttpWorkflows
 from stepwell.store.base import Store
-from stepwell.system import SystemIds
+from stepwell.system import SystemClock, SystemIds
 
 R = TypeVar("R")
 
@@ -225,6 +226,23 @@ class HttpClient(Client):
             for limit in limits
         ]
 
+    # Workers and queues
+
+    async def workers(self) -> Sequence[WorkerRow]:
+        rows = listed(await self.connection.get("/workers"), "workers")
+        return [row_of(WorkerRow, fields, needs=_needs(fields)) for fields in rows]
+
+    async def queues(self) -> Sequence[QueueUse]:
+        rows = listed(await self.connection.get("/queues"), "queues")
+        now = SystemClock().time()
+        uses = [row_of(QueueUse, fields, queue=text_of(fields, "name"), oldest=None) for fields in rows]
+        ages: list[float] = [msgspec.json.decode(fields["age"]) for fields in rows]
+        return [
+            use._replace(oldest=now - age) if use.ready else use
+            for use, age in zip(uses, ages, strict=True)
+            if use.ready or use.waiting or use.active
+        ]
+
     # Access
 
     @property
@@ -255,6 +273,12 @@ class _NoStore:
             "a client over HTTP does not reach the database",
             hint="use the verbs of the client, or open the database itself: Engine(database, worker=False)",
         )
+
+
+def _needs(fields: Fields) -> tuple[str, ...]:
+    """Return what a worker has, as it is stored: workflows and remote steps."""
+    workflows, steps = (msgspec.json.decode(fields[name], type=list[str]) for name in ("workflows", "steps"))
+    return (*workflows, *(f"step:{name}" for name in steps))
 
 
 def _encoded(workflow: Any, input: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -9,19 +10,33 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from stepwell.client import RunHandle
+from stepwell.client import RunHandle, links
 from stepwell.client.diagnosis import warn_if_unserved
+from stepwell.client.keys import NewCredential, checked_roles
+from stepwell.client.step_logs import StepLogLine
 from stepwell.client.store_access import StoreAccess
+from stepwell.domain.access import Credential
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import LogRow, RunRow
+from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import Cancelled, read
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import OpenWait, RunOverview
 from stepwell.domain.status import Status
+from stepwell.domain.step_log import LINES_PAGE
 from stepwell.domain.text import checked_text, clean
 from stepwell.domain.why import Reason
-from stepwell.errors import NotCompensable, NotRetryable, RunEnded, RunNotFound
-from stepwell.http_client.connection import Answer, Connection
+from stepwell.errors import (
+    AlreadyDecided,
+    Conflict,
+    InvalidInput,
+    NotCompensable,
+    NotRetryable,
+    RunEnded,
+    RunNotFound,
+    excerpt,
+)
+from stepwell.http_client.connection import Answer, Connection, Params
 from stepwell.http_client.event_stream import follow as followed
 from stepwell.http_client.rows import EventAnswer, fields_of, flag_of, listed, row_of, run_row, text_of
 from stepwell.store.wakeups import Ended
@@ -29,6 +44,8 @@ from stepwell.store.wakeups import Ended
 R = TypeVar("R")
 
 _PAGE = 1000
+_LINES_MAX = 999
+_LOOK_SECONDS = 0.5  # lines are written in batches and have no stream
 _FIRST_WAIT, _WAIT = 5, 25  # seconds that the server waits in one request
 
 
@@ -95,6 +112,40 @@ class HttpRunHandle(RunHandle[R]):
             after = page[-1].seq
             if len(page) < _PAGE:
                 return
+
+    async def logs(
+        self, path: str = "", *, attempt: int = 0, after: int = 0, limit: int = LINES_PAGE
+    ) -> Sequence[StepLogLine]:
+        lines: list[StepLogLine] = []
+        while len(lines) < limit:
+            size = min(limit - len(lines), _LINES_MAX)
+            params: Params = {
+                "path": checked_text(path, "path"),
+                "attempt": attempt,
+                "after": after,
+                "limit": size,
+            }
+            data = await self._http.get(f"{self._path}/logs", params)
+            page = msgspec.json.decode(fields_of(data)["lines"], type=list[StepLogLine])
+            lines += page
+            if len(page) < size:
+                break
+            after = page[-1].n
+        return lines
+
+    async def follow_logs(
+        self, path: str = "", *, attempt: int = 0, after: int = 0
+    ) -> AsyncIterator[StepLogLine]:
+        while True:
+            ended = (await self.info()).status.terminal
+            page = await self.logs(path, attempt=attempt, after=after)
+            for line in page:
+                yield line
+            after = page[-1].n if page else after
+            if not page and ended:
+                return
+            if not page:
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def _page(self, after: int, limit: int) -> list[LogRow]:
         data = await self._http.get(f"{self._path}/events", {"after": after, "limit": limit})
@@ -168,14 +219,67 @@ class HttpRunHandle(RunHandle[R]):
         body = {"answer": Raw(encoded_by_type(answer)), "path": checked_text(path, "path"), "roles": [*roles]}
         await self._http.post(f"{self._path}/decide", body | _who(by, reason))
 
+    async def approval_link(
+        self,
+        assignee: str,
+        *,
+        path: str = "",
+        roles: Collection[str] = (),
+        expires: Duration = links.LASTING,
+        by: str = "",
+    ) -> NewCredential:
+        if by:
+            raise InvalidInput("a server records who calls by the key", hint="leave `by` out", field="by")
+        body = {
+            "assignee": checked_text(assignee, "assignee"),
+            "path": checked_text(path, "path"),
+            "roles": list(checked_roles(roles)),
+            "expires": seconds(expires, name="expires"),
+        }
+        answer = await self._http.call("POST", f"{self._path}/links", body=body, repeat=False)
+        fields = fields_of(answer.content)
+        more = {"kind": "link", "digest": "", "name": assignee, "run_id": self.id, "principal": "person"}
+        link = row_of(Credential, fields, workspace=self._workspace, roles=tuple(roles), **more)
+        return NewCredential(link, text_of(fields, "secret"))
+
+    async def reassign(
+        self, assignees: Sequence[str], *, path: str = "", by: str = "", reason: str = ""
+    ) -> None:
+        if isinstance(assignees, str):
+            raise InvalidInput(f"assignees is {excerpt(assignees)}", hint='give a list of names: ["ana"]')
+        body = {"assignees": list(assignees), "path": checked_text(path, "path"), **_who(by, reason)}
+        await self._http.post(f"{self._path}/reassign", body)
+
+    async def remind(self, *, path: str = "", by: str = "", reason: str = "") -> OpenWait:
+        body = {"path": checked_text(path, "path"), **_who(by, reason)}
+        answer = await self._http.post(f"{self._path}/remind", body)
+        reminded = text_of(fields_of(answer.content), "path")
+        waits = (await self.state()).waits
+        if reminded not in waits:
+            raise AlreadyDecided(f"{reminded} was decided meanwhile")
+        return waits[reminded]
+
     async def trigger(self, transition: str, payload: Any = None, *, by: str = "", reason: str = "") -> None:
         body = {"transition": checked_text(transition, "trigger"), "payload": Raw(encoded_by_type(payload))}
         await self._http.post(f"{self._path}/trigger", body | _who(by, reason))
 
     async def cancel(self, reason: str = "", *, by: str = "", force: bool = False) -> bool:
-        body = {**_who(by, reason), **({"force": True} if force else {})}
-        answer = await self._http.post(f"{self._path}/cancel", body)
+        return await self._asked("force" if force else "cancel", _who(by, reason))
+
+    async def hold(self, *, by: str = "", reason: str = "") -> bool:
+        return await self._asked("hold", _who(by, reason))
+
+    async def release(self, *, by: str = "", reason: str = "") -> bool:
+        return await self._asked("release", _who(by, reason))
+
+    async def _asked(self, verb: str, body: dict[str, str]) -> bool:
+        """Ask for something that is so or not; if a repeat finds it so, an earlier request made it so."""
+        answer = await self._http.post(f"{self._path}/{verb}", body)
         return flag_of(answer.content, "done") or answer.repeated
+
+    async def skip(self, output: Any = None, *, path: str = "", by: str = "", reason: str = "") -> None:
+        body = {"output": Raw(encoded_by_type(output)), "path": checked_text(path, "path")}
+        await self._http.post(f"{self._path}/skip", body | _who(by, reason), settled=Conflict)
 
     async def retry(self, *, by: str = "", reason: str = "") -> None:
         await self._http.post(f"{self._path}/retry", _who(by, reason), settled=NotRetryable)

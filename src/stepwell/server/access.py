@@ -109,13 +109,24 @@ class Access:
         if _same(text, self.token):
             return LOCAL
         key = await self.credentials.open(text, "key", address)
-        return _principal(key, key)
+        return principal_of(key, key)
 
     async def _signed_in(self, text: str, address: str) -> Principal:
         if _same(text, self._session):
             return LOCAL
         session = await self.credentials.open(text, "session", address)
-        return _principal(await self.credentials.key_of(session), session)
+        return principal_of(await self.credentials.key_of(session), session)
+
+    async def link(self, request: Request) -> Credential:
+        """Return the approval link that a request carries, as a bearer token."""
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            raise unauthenticated("this request has no approval link")
+        return await self.credentials.open_link(text.strip(), address_of(request))
+
+    async def sign_in(self, request: Request, text: str) -> Credential:
+        """Return the key that a browser signs in with."""
+        return await self.credentials.open(text, "key", address_of(request))
 
     def check_forgery(self, request: Request) -> None:
         """Refuse a change that only a cookie vouches for, unless the browser says that it is our page's."""
@@ -140,8 +151,13 @@ class Access:
         return _same(token, self.token)
 
     def cookie(self, request: HTTPConnection) -> str:
-        """Return the cookie's name. Browsers share cookies between ports, so the port is part of it."""
-        return f"stepwell_{request.headers.get('host', '').rpartition(':')[2].strip('[]').replace('.', '_')}"
+        """Return the cookie's name. Browsers share cookies between ports, so the port is part of it.
+
+        With TLS and at the root of a host, the prefix lets browsers refuse a cookie that another site set.
+        """
+        bound = request.url.scheme == "https" and not request.scope.get("root_path")
+        port = request.headers.get("host", "").rpartition(":")[2].strip("[]").replace(".", "_")
+        return f"{'__Host-' if bound else ''}stepwell_{port}"
 
     @property
     def session(self) -> str:
@@ -160,6 +176,16 @@ class Access:
             secure=request.url.scheme == "https",
         )
 
+    def drop_cookie(self, request: Request, response: Response) -> None:
+        """Let a browser forget its session."""
+        response.delete_cookie(
+            self.cookie(request),
+            httponly=True,
+            samesite="strict",
+            path=request.scope.get("root_path", "") or "/",
+            secure=request.url.scheme == "https",
+        )
+
 
 def _same(given: str, expected: str) -> bool:
     return hmac.compare_digest(
@@ -167,7 +193,7 @@ def _same(given: str, expected: str) -> bool:
     )
 
 
-def _principal(key: Credential, used: Credential) -> Principal:
+def principal_of(key: Credential, used: Credential) -> Principal:
     return Principal(
         name=key.name,
         workspace=key.workspace,

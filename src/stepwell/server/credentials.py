@@ -41,17 +41,31 @@ class Credentials:
 
     async def open(self, text: str, kind: CredentialKind, address: str) -> Credential:
         """Return the live credential of this text; Refusal for any other text, always in the same way."""
+        row = await self._known(text, kind, address)
+        if not row.is_live(self._clock()):
+            what = "was revoked" if row.revoked_at is not None else "has expired"
+            raise self.failures.failure(address, row.id, f"the {kind} {what}")
+        self.failures.succeeded(address, row.id)
+        await self._mark_used(row)
+        return row
+
+    async def open_link(self, text: str, address: str) -> Credential:
+        """Return the live link of this text. Who has it may know why it no longer opens anything."""
+        row = await self._known(text, "link", address)
+        if row.revoked_at is not None:
+            raise Refusal(410, "LINK_USED", "this link was used", hint="a link decides once; ask for another")
+        if row.is_expired(self._clock()):
+            raise Refusal(410, "LINK_EXPIRED", "this link has expired", hint="ask for another")
+        return row
+
+    async def _known(self, text: str, kind: CredentialKind, address: str) -> Credential:
+        """Return the credential that this text opens, dead or alive."""
         parsed = parse(text) or CredentialText(kind, "", "")
         self.failures.check(address, parsed.id)
         row = await self._row(parsed.id) if parsed.kind == kind and parsed.id else None
         right = (row or _NOBODY).opens_with(parsed.secret)  # the same work for an id that does not exist
         if row is None or not right or row.kind != kind:
             raise self.failures.failure(address, parsed.id, f"the {kind} is wrong")
-        if not row.is_live(self._clock()):
-            what = "was revoked" if row.revoked_at is not None else "has expired"
-            raise self.failures.failure(address, parsed.id, f"the {kind} {what}")
-        self.failures.succeeded(address, parsed.id)
-        await self._mark_used(row)
         return row
 
     async def key_of(self, session: Credential) -> Credential:

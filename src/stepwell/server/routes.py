@@ -11,10 +11,12 @@ from stepwell.server import (
     history,
     keys,
     limits,
+    links,
     operation,
     rooms,
     run_operations,
     runs,
+    sessions,
     stream,
     views,
     workflows,
@@ -88,6 +90,43 @@ ANONYMOUS = (
     ),
     _anonymous("/healthz", health.healthz),
     _anonymous("/readyz", health.readyz),
+    # These open their own kind of credential: a key to sign in with, and an approval link.
+    Route(
+        method="POST",
+        path=f"{API}/session",
+        handler=sessions.sign_in,
+        scope=None,
+        workspace="none",
+        audited=True,
+        csrf=True,
+        tag="access",
+        status=201,
+        errors=(401, 429),
+        example={"key": "sw_key_..."},
+    ),
+    Route(
+        method="GET",
+        path=f"{API}/approval",
+        handler=links.get_approval,
+        scope=None,
+        workspace="principal",
+        audited=False,
+        csrf=False,
+        tag="access",
+        errors=(401, 404, 409, 410, 429),
+    ),
+    Route(
+        method="POST",
+        path=f"{API}/approval",
+        handler=links.decide_approval,
+        scope=None,
+        workspace="principal",
+        audited=True,
+        csrf=True,
+        tag="access",
+        errors=(401, 404, 409, 410, 429),
+        example={"answer": True, "reason": "it is paid"},
+    ),
 )
 
 RUNS = (
@@ -333,6 +372,18 @@ WORKFLOWS = (
 )
 
 ACCESS = (
+    _change("PUT", f"{API}/session", sessions.renew_session, "any", "access", errors=(409,)),
+    _change("DELETE", f"{API}/session", sessions.sign_out, "any", "access"),
+    _change(
+        "POST",
+        f"{_RUN}/links",
+        links.create_link,
+        "admin",
+        "access",
+        status=201,
+        errors=(409,),
+        example={"assignee": "ana", "expires": "7d"},
+    ),
     Route(
         method="GET",
         path=f"{API}/me",

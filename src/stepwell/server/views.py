@@ -347,6 +347,41 @@ class KeyCreated(KeyView):
     secret: str = Field(description="the key itself; it is shown here and never again")
 
 
+class SignedOut(BaseModel):
+    signed_out: bool
+
+
+class LinkCreated(BaseModel):
+    """An approval link. Its secret and address are shown here and never again."""
+
+    id: str
+    assignee: str
+    path: str = Field(description="of the wait that it decides")
+    expires_at: datetime
+    secret: str = Field(description="the bearer token for /api/v1/approval")
+    url: str = Field(description="a page of this server; the part after # is not sent to servers")
+
+
+class ApprovalView(BaseModel):
+    """One approval, as the holder of its link sees it."""
+
+    run: str
+    workflow: str
+    path: str
+    title: str
+    form: Any = Field(description="JSON Schema of the answer")
+    assignee: str = Field(description="recorded as the one who decides")
+    required: int = Field(description="how many people must approve")
+    approved_by: list[str]
+    due_at: datetime | None
+    expires_at: datetime = Field(description="of the link")
+
+
+class ApprovalDecided(BaseModel):
+    decided: bool
+    by: str
+
+
 class KeyRevoked(BaseModel):
     id: str
     changed: bool = Field(description="false: it was revoked before")

@@ -1,0 +1,105 @@
+"""Routes of approval links: one approval, shown to and decided by the person who has the link.
+
+The link is a bearer token, so it is in no address that a proxy or browser records. Pages keep it behind the
+`#` of their address, which browsers do not send.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+
+from stepwell.client import RunHandle
+from stepwell.client.keys import revoke
+from stepwell.client.links import opened_at
+from stepwell.domain.access import Credential
+from stepwell.domain.state import OpenWait
+from stepwell.errors import AlreadyDecided
+from stepwell.server import views
+from stepwell.server.access import Access, principal_of
+from stepwell.server.caller import Caller, RunPath, caller_of
+from stepwell.server.runs import RequestBody
+
+
+class LinkBody(RequestBody):
+    assignee: str = Field(max_length=200, description="who decides with it; recorded as the one who did")
+    path: str = Field(default="", description="of the wait; may be left out if only one is open")
+    roles: list[str] = Field(default=[], max_length=50, description="roles of the assignee")
+    expires: str | float = Field(default="7d", description="how long it is valid", examples=["7d"])
+
+
+class LinkDecisionBody(RequestBody):
+    answer: Any
+    reason: str = Field(default="", max_length=10_000)
+
+
+async def create_link(request: Request, run_id: RunPath, body: LinkBody) -> views.LinkCreated:
+    """Create a link with which one person decides one open approval, without a key."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    new = await run.approval_link(
+        body.assignee, path=body.path, roles=body.roles, expires=body.expires, by=caller.name
+    )
+    link = new.credential
+    return views.LinkCreated(
+        id=link.id,
+        assignee=link.name,
+        path=link.path,
+        expires_at=views.moment(link.expires_at) or views.BEGINNING,
+        secret=new.text,
+        url=f"{request.scope.get('root_path', '')}/approve#{new.text}",
+    )
+
+
+async def get_approval(request: Request) -> views.ApprovalView:
+    """Show the approval of a link: what is asked, of whom, and the form of the answer."""
+    link, run = await _opened(request)
+    wait, row = await _wait_of(run, link), await run.info()
+    return views.ApprovalView(
+        run=row.id,
+        workflow=row.workflow,
+        path=wait.path,
+        title=wait.title or wait.name,
+        form=views.plain(wait.form),
+        assignee=link.name,
+        required=wait.required,
+        approved_by=wait.approved_by,
+        due_at=views.moment(wait.due_at),
+        expires_at=views.moment(link.expires_at) or views.BEGINNING,
+    )
+
+
+async def decide_approval(request: Request, body: LinkDecisionBody) -> views.ApprovalDecided:
+    """Decide the approval of a link, as its assignee; the link is then used.
+
+    The decision comes first: a wrong answer does not cost the link, and the wait itself refuses a second one.
+    """
+    link, run = await _opened(request)
+    await _wait_of(run, link)
+    await run.decide(body.answer, path=link.path, by=link.name, roles=link.roles, reason=body.reason)
+    access: Access = request.app.state.access
+    await revoke(request.app.state.engine, link, by=link.name)
+    access.credentials.forget(link.id)
+    return views.ApprovalDecided(decided=True, by=link.name)
+
+
+async def _wait_of(run: RunHandle[Any], link: Credential) -> OpenWait:
+    """Return the approval of a link; AlreadyDecided if that wait is closed, even if its path waits again."""
+    wait = (await run.state()).waits.get(link.path)
+    if wait is None or wait.what != "approval" or await opened_at(run.log(), link.path) != link.seq:
+        raise AlreadyDecided(
+            "this approval is no longer open: it was decided, withdrawn or timed out",
+            hint="nothing is left to do; the run has gone on",
+        )
+    return wait
+
+
+async def _opened(request: Request) -> tuple[Credential, RunHandle[Any]]:
+    """Return the link of a request and its run."""
+    access: Access = request.app.state.access
+    link = await access.link(request)
+    principal = principal_of(link, link)
+    request.state.principal = principal  # for the audit list
+    return link, await Caller(request.app.state.engine, principal).handle(link.run_id)
