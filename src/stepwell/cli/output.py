@@ -28,6 +28,7 @@ class Column:
     width: int = 0  # 0: that of its widest cell
     share: int = 0  # of the rest of the line, for long texts
     wide: bool = False  # only in wide terminals and pipes
+    whole: bool = False  # never cut: better a crooked line than half an id
 
     def text(self, row: Any) -> str:
         return printable((self.short or self.plain)(row))
@@ -93,7 +94,8 @@ class Output:
         self.say(end if rows else empty)
 
     def _cell(self, column: Column, row: Any, width: int) -> str:
-        text = fitted(column.text(row), width)
+        text = column.text(row)
+        text = text if column.whole and len(text) > width else fitted(text, width)
         return styled(text, column.style(row)) if column.style is not None and self.color else text
 
     def _print_heading(self, layout: list[tuple[Column, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.output import Column
@@ -13,13 +14,19 @@ if TYPE_CHECKING:
 SHORT_ID = 16  # characters of an id in a terminal: the time and some noise
 
 
-def columns(now: float) -> list[Column]:
-    """Return the columns of a list of runs; their widths do not depend on the rows."""
+def columns(now: float, rows: Sequence[RunRow]) -> list[Column]:
+    """Return the columns of a list of runs; their widths do not depend on the rows, which may come later."""
+
+    def short(run: RunRow) -> str:
+        """Return the beginning of an id, or all of it if another row begins alike."""
+        start = run.id[:SHORT_ID]
+        return start if sum(row.id.startswith(start) for row in rows) == 1 else str(run.id)
+
     return [
         Column(
             "STATUS", _status, lambda run: marked(_status(run)), lambda run: STYLES[_status(run)], width=11
         ),
-        Column("RUN", lambda run: str(run.id), lambda run: str(run.id[:SHORT_ID]), width=SHORT_ID),
+        Column("RUN", lambda run: str(run.id), short, width=SHORT_ID, whole=True),
         Column("WORKFLOW", lambda run: f"{run.workflow}@{run.version}", width=32, share=5),
         Column("KEY", lambda run: str(run.key), width=18, wide=True),
         Column(

@@ -16,6 +16,7 @@ from stepwell.errors import LogDamaged
 if TYPE_CHECKING:
     from stepwell.client import RunEvent, RunHandle
     from stepwell.client.step_logs import StepLogLine
+    from stepwell.domain.commit import RunRow
     from stepwell.domain.state import OpenWait
 
 commands = Commands("List, inspect and control runs.")
@@ -45,12 +46,13 @@ async def list_(
 
     session.must_exist()
     now = _now()
-    heads = columns(now)
+    rows: list[RunRow] = []
+    heads = columns(now, rows)
     session.out.heading(heads)
     async with session.client() as client:
         from stepwell.cli.selection import matching
 
-        rows = [row async for row in matching(client, workflow, status, since, limit)]
+        rows += [row async for row in matching(client, workflow, status, since, limit)]
     if session.out.as_json:
         session.out.json([run_data(row) for row in rows])
         return
