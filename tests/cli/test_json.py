@@ -45,7 +45,7 @@ async def failing(ctx: Context, why: str) -> None:
 
 
 # One process each, because they serve or watch; their tests are in test_run, test_serve and test_projects.
-ELSEWHERE = {"run", "watch", "worker", "serve", "dev", "demo", "bench", "check", "init"}
+ELSEWHERE = {"run", "watch", "worker", "serve", "dev", "demo", "bench", "check", "init", "move"}
 # Printed as one object a line.
 LINES = {"runs events", "runs logs"}
 CALLS: dict[str, list[str]] = {

@@ -16,7 +16,7 @@ from tools import cli_reference
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-SOON = {"move", "db"}
+SOON = {"db"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -32,6 +32,7 @@ PLACES: dict[str, Place] = {
     "audit": Place("audit", "List who changed what through a server.", _OPERATION, group=True),
     "keys": Place("keys", "Create, list and revoke API keys.", _OPERATION, group=True),
     "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
+    "move": Place("move", "Move everything from a SQLite file to an empty PostgreSQL database.", _OPERATION),
     "init": Place("init", "Write a small project: flows.py, and a test of it that passes.", _PROJECT),
     "demo": Place("demo", "Watch a run survive kill -9.", _PROJECT),
     "bench": Place("bench", "Measure runs a second and the latency of a run.", _PROJECT),
