@@ -23,6 +23,7 @@ TRANSACTIONS = (
     "cancel",
     "retry",
     "hold",
+    "hold_scope",
     "force_end",
     "emit",
     "fan_out",

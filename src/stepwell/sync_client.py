@@ -435,6 +435,9 @@ class SyncClient(_Mirror[Client]):
     queues = _verb(Client.queues)
     emit = _verb(Client.emit)
     workflows = _verb(Client.workflows)
+    hold = _verb(Client.hold)
+    release = _verb(Client.release)
+    holds = _verb(Client.holds)
     disable = _verb(Client.disable)
     enable = _verb(Client.enable)
 

@@ -45,8 +45,6 @@ SMALL: dict[str, str] = {
     "src/stepwell/store/encoded_tags.py": "the one value that is encoded in two ways",
     "src/stepwell/store/memory/access.py": _MIRROR,
     "src/stepwell/store/memory/holds.py": _MIRROR,
-    "src/stepwell/store/postgres/holds.py": _MIRROR,
-    "src/stepwell/store/sqlite/holds.py": _MIRROR,
     "src/stepwell/store/memory/step_logs.py": _MIRROR,
     "src/stepwell/store/memory/store.py": _MIRROR,
     "src/stepwell/store/postgres/remote_steps.py": _MIRROR,

@@ -89,20 +89,19 @@ async def held(ctx: Context, n: int) -> int:
 
 
 @workflow
+async def held_too(ctx: Context, n: int) -> int:
+    """Started when its workflow is held, which is never released."""
+    return n
+
+
+@workflow
 async def forced(ctx: Context, n: int) -> int:
     """Ended by force while it waits."""
     return await ctx.signal("never", int)
 
 
 WORKFLOWS: list[Workflow[int, int]] = [
-    everything,
-    forced,
-    held,
-    little,
-    retired,
-    second_chance,
-    skipped,
-    stopped,
+    *(everything, forced, held, held_too, little, retired, second_chance, skipped, stopped)
 ]
 EXPECTED = {"everything": 1 + 3 + 10 + 5 + 1 + 1, "second_chance": 2, "stopped": None}
 
@@ -144,6 +143,9 @@ async def _operated(engine: Engine) -> None:
     with contextlib.suppress(RunEnded):  # if we died before the hold, it has begun meanwhile
         await kept.hold(by="ann", reason="check the price")
         report("held", kept.id)
+    await engine.hold("workflow", "held_too", by="ann", reason="audit")
+    report("held_workflow", "held_too")
+    await engine.start(held_too, 1, key="held_too")
     failing: RunHandle[int] = await engine.start(skipped, 1, key="skipped")
     await _ended(failing)
     with contextlib.suppress(NotSkippable):  # if we died after it

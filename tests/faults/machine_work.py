@@ -167,6 +167,8 @@ async def _lived(engine: Engine, plan: Plan) -> None:
 async def _operated(engine: Engine, queue: str) -> None:
     """A run that nobody claims in this script is held, released and ended by force."""
     run = await engine.start(retired, key=f"operated/{queue}", queue="nobody")
+    await engine.hold("queue", "nobody")
+    await engine.release("queue", "nobody")
     with contextlib.suppress(RunEnded):
         await run.hold()
         await run.release()

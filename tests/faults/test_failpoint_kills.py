@@ -134,6 +134,8 @@ async def acknowledged(victim: Victim) -> None:
             match line.removesuffix("\n").split(" ") if line.endswith("\n") else []:
                 case ["held", run]:
                     assert (await engine.handle(run).info()).held, victim.name
+                case ["held_workflow", name]:
+                    assert [(hold.kind, hold.name) for hold in await engine.holds()] == [("workflow", name)]
                 case ["skipped", run]:
                     state = await engine.handle(run).state()
                     assert state.error is None, victim.name
@@ -146,7 +148,10 @@ async def acknowledged(victim: Victim) -> None:
 
 
 async def still_held(victim: Victim) -> None:
-    """After a clean process has done everything, a run that was held before has still not begun."""
+    """After a clean process has done everything, what was held before has still not begun."""
+    async with Engine(victim.url, worker=False) as engine:
+        [run] = await engine.runs(workflow="held_too")
+        assert run.status is Status.PENDING, victim.name
     if "held " not in victim.said:
         return
     async with Engine(victim.url, worker=False) as engine:

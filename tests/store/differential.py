@@ -287,9 +287,14 @@ class Differential(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def operate(self, pick: int) -> None:
-        """A run is held, released, or ended by force."""
+        """A run, workflow, queue or workspace is held or released, or a run is ended by force."""
         self._think(pick)
         run_id = self.plan.some_run()
+        if self.plan.often(0.25):
+            hold = self.plan.scope_hold()
+            changed = self.ask("hold_scope", lambda store: store.hold_scope(hold))
+            self.saw(f"{'hold' if hold.held else 'release'} scope {'changed' if changed else 'already'}")
+            return
         if self.plan.often(0.2):
             row = self.trio.run(self.stores[0].read_run(run_id))
             touched = [run_id, *([row.parent] if row and row.parent else []), *self.plan.runs[-8:]]
@@ -477,4 +482,5 @@ async def overview(store: Store) -> dict[str, Any]:
         "runs": [_numbered(run) for run in await store.list_runs(RunFilter(limit=1000))],
         "workers": sorted((row.id, row.lease_until) for row in await store.list_workers()),
         "definitions": list(await store.list_definitions("default")),
+        "holds": list(await store.list_holds("default")),
     }

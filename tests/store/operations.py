@@ -44,6 +44,7 @@ from stepwell.domain.lanes import Lane
 from stepwell.domain.limits import Hold, Limit, LimitKind
 from stepwell.domain.messages import Decision, EndNotice, decide_key, step_ended
 from stepwell.domain.rates import RatedStart, Window
+from stepwell.domain.scope_holds import HoldKind, ScopeHold
 from stepwell.domain.status import Status
 
 QUEUES = ("default", "gpu")
@@ -114,6 +115,7 @@ class Planner:
             parent=parent,
             parent_path="child#1" if parent else "",
             root=run_id,
+            test=self.often(0.1),
             lane=self._lane(workflow, queue, bool(parent)),
         )
 
@@ -133,6 +135,11 @@ class Planner:
         return Limit(
             kind=kind, workspace="" if kind == "queue" else "default", name=name, limit=limit, hold=hold
         )
+
+    def scope_hold(self) -> ScopeHold:
+        kind: HoldKind = self.pick.choice(("workspace", "workflow", "queue"))
+        name = {"workspace": "", "workflow": WORKFLOWS[0], "queue": self.pick.choice(QUEUES)}[kind]
+        return ScopeHold(kind, "default", name, self.often(0.4), "ann", b'"why"')
 
     def rated(self) -> RatedStart:
         windows = [Window("workflow default/order", 4, 10.0), Window("user default/ann", 2, 5.0)]

@@ -23,6 +23,7 @@ from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.limits import Limit
 from stepwell.domain.messages import EndNotice, step_ended
 from stepwell.domain.rates import RatedStart, Window
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.testing.store_suite import Scene
 from stepwell.testing.stores.access import credential
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
@@ -113,6 +114,11 @@ async def retry(scene: Scene) -> Call:
 async def hold(scene: Scene) -> Call:
     run_id = await scene.suspended()
     return lambda: scene.store.hold(run_id, by="ann", reason="why")
+
+
+async def hold_scope(scene: Scene) -> Call:
+    hold = ScopeHold("workflow", "default", "order", True, "ann", b'"why"')
+    return lambda: scene.store.hold_scope(hold)
 
 
 async def force_end(scene: Scene) -> Call:
@@ -211,6 +217,7 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "cancel": cancel,
     "retry": retry,
     "hold": hold,
+    "hold_scope": hold_scope,
     "force_end": force_end,
     "emit": emit,
     "fan_out": fan_out,

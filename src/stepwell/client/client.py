@@ -14,6 +14,7 @@ import msgspec
 from stepwell.client.derived_runs import UNCHANGED, DerivedRuns
 from stepwell.client.handle import RunHandle
 from stepwell.client.keys import Keys
+from stepwell.client.operations import HoldInfo, Holds
 from stepwell.client.options import (
     ManyOptions,
     NamedStartOptions,
@@ -52,6 +53,7 @@ from stepwell.domain.new_run import (
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.domain.scope_holds import HoldKind
 from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
@@ -99,6 +101,7 @@ class Client(StoreAccess):
 
     def _bind(self) -> None:
         self._workflows = Workflows(self)
+        self._holds = Holds(self)
         self.derived_runs = DerivedRuns(self)
 
     def within(self, workspace: str) -> Self:
@@ -352,6 +355,23 @@ class Client(StoreAccess):
     async def enable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
         """Accept new runs of a disabled workflow again. False if it was enabled."""
         return await self._workflows.switch(workflow, enabled=True, by=by, reason=reason)
+
+    async def hold(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:
+        """Hold a workflow, a queue or this whole workspace until `release`. False if it was held before.
+
+        Its runs begin nothing new: active ones stop at their next step, within a heartbeat; new ones are
+        accepted and wait. A queue is held for the runs and remote steps of this workspace. Runs that were
+        cancelled clean up nevertheless.
+        """
+        return await self._holds.change(kind, name, held=True, by=by, reason=reason)
+
+    async def release(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:
+        """Let a held workflow, queue or workspace continue. False if it was not held."""
+        return await self._holds.change(kind, name, held=False, by=by, reason=reason)
+
+    async def holds(self) -> list[HoldInfo]:
+        """List the workflows and queues that are held, and the workspace if it is; not single runs."""
+        return await self._holds.list()
 
     # Limits
 

@@ -10,9 +10,10 @@ from stepwell.domain.admission import FreeSlots
 from stepwell.domain.commit import RunFilter, RunRow, TicketRow
 from stepwell.domain.lanes import read_lane
 from stepwell.domain.limits import Limit
+from stepwell.domain.scope_holds import ScopeHold, covering
 from stepwell.domain.state import RunState
 from stepwell.domain.status import Status
-from stepwell.domain.why import FullLimit, Reason, explain, needs_state
+from stepwell.domain.why import FullLimit, Reason, explain, held_by_scope, needs_state
 from stepwell.errors import LogDamaged, StepwellError
 from stepwell.store.base import Store
 
@@ -32,6 +33,9 @@ async def why(handle: RunHandle[Any]) -> Reason:
     ticket = tickets[0] if tickets else None
     full = await _full_limit(store, run, ticket) if ticket is not None else None
     now = await store.now()
+    hold = await _scope_hold(store, run, ticket) if ticket is not None else None
+    if hold is not None:
+        return held_by_scope(hold)
     try:
         state = await handle.state() if needs_state(run, ticket, now) else RunState()
     except LogDamaged as damage:
@@ -52,6 +56,12 @@ async def warn_if_unserved(handle: RunHandle[Any]) -> None:
                 "Engine(..., workflows=[...]), or start `stepwell worker`",
                 *(handle.id, reason.text),
             )
+
+
+async def _scope_hold(store: Store, run: RunRow, ticket: TicketRow) -> ScopeHold | None:
+    if ticket.held is not None or ticket.ending:
+        return None
+    return covering(await store.list_holds(run.workspace), run.workspace, run.workflow, ticket.queue)
 
 
 async def _full_limit(store: Store, run: RunRow, ticket: TicketRow) -> FullLimit | None:

@@ -1,9 +1,11 @@
-"""Operations: what operators do to one run beside its own course."""
+"""Operations: what operators do to runs beside their own course."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import msgspec
 from msgspec import Raw
 
 from stepwell.client.store_access import StoreAccess
@@ -19,6 +21,7 @@ from stepwell.domain.events import (
     written,
 )
 from stepwell.domain.ids import RunId
+from stepwell.domain.scope_holds import HoldKind, ScopeHold, checked_scope, read_reason
 from stepwell.domain.status import Status
 from stepwell.domain.text import checked_text, clean
 from stepwell.errors import NotHoldable, NotSkippable, RunEnded, RunNotFound, excerpt
@@ -77,3 +80,37 @@ def skipped_step(run_id: RunId, events: Sequence[Event], path: str, output: byte
     if isinstance(accepted, Accepted) and accepted.kind == "graph":
         output = b'{"output":' + output + b"}"  # as a node records it: it leaves by its handle `out`
     return written(StepCompleted(result=Raw(output), skipped=True), failed_at, steps[-1].attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldInfo:
+    """A workflow, queue or workspace that is held."""
+
+    kind: HoldKind
+    name: str
+    by: str
+    reason: str
+    at: float
+
+
+class Holds:
+    """Workflows, queues and the workspace that operators have stopped."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+
+    async def list(self) -> list[HoldInfo]:
+        rows = await self._access.store.list_holds(self._access.workspace)
+        return [
+            HoldInfo(kind=row.kind, name=row.name, by=row.by, reason=read_reason(row), at=row.at)
+            for row in rows
+            if row.held
+        ]
+
+    async def change(self, kind: HoldKind, name: str, *, held: bool, by: str, reason: str) -> bool:
+        checked_scope(kind, checked_text(name, "name"))
+        text = msgspec.json.encode(clean(reason))
+        row = ScopeHold(kind, self._access.workspace, name, held, checked_text(by, "by"), text)
+        changed, repeated = await self._access.retry_call(lambda: self._access.store.hold_scope(row))
+        self._access.notifier.notify_work()
+        return changed or repeated

@@ -13,16 +13,22 @@ from msgspec.structs import replace
 from stepwell.domain.commit import NEVER, NewRun
 from stepwell.domain.lanes import is_child, read_lane
 from stepwell.domain.limits import Limit, LimitScope
+from stepwell.domain.scope_holds import ScopeHold, covering
 
 
 class FreeSlots:
     """How much of each limit is left, at one moment."""
 
     def __init__(
-        self, table: Iterable[Limit], leased: Mapping[str, int], resting: Mapping[str, int] | None = None
+        self,
+        table: Iterable[Limit],
+        leased: Mapping[str, int],
+        resting: Mapping[str, int] | None = None,
+        holds: Iterable[ScopeHold] = (),
     ) -> None:
         """`leased`, `resting`: tickets by lane that have an owner, and that had one and have none now."""
         self._table = {limit.scope: limit for limit in table}
+        self._holds = list(holds)
         self._leased = _by_scope(leased)
         roots = {lane: count for lane, count in leased.items() if not read_lane(lane).child}
         self._begun = _by_scope(roots)  # counted by limits that hold for the whole run
@@ -35,6 +41,11 @@ class FreeSlots:
         limits: list[Limit] = []
         if not lane:
             return limits
+        if self._holds:
+            place = read_lane(lane)
+            stop = covering(self._holds, place.workspace, place.workflow, place.queue)
+            if stop is not None:
+                limits.append(Limit(kind=stop.kind, workspace=stop.workspace, name=stop.name, limit=0))
         for scope, own, hold in read_lane(lane).scopes():
             limit = self._table.get(scope)
             if limit is None and own is not None:

@@ -291,6 +291,7 @@ class Owned(NamedTuple):
     run_id: RunId
     path: str
     wakes: int
+    held: bool = False  # its workflow, queue or workspace is held: stop at the next step
 
 
 class Reaped(NamedTuple):

@@ -20,6 +20,7 @@ from stepwell.domain.commit import ClaimRequest, Definition
 from stepwell.domain.ids import NEEDS_EMIT, needs_step
 from stepwell.domain.limits import Concurrency, Hold, Limit, LimitScope
 from stepwell.domain.program import RunOptions
+from stepwell.domain.scope_holds import ScopeHold
 
 GRAPHS_PER_WORKSPACE = 50
 
@@ -36,6 +37,7 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
     key_limit: int | None = None
     key_hold: Hold = "active"
     child: bool = False
+    exempt: bool = False  # no limit counts it: a test run, or a remote step; it can only be held
 
     def is_in(self, scope: LimitScope) -> bool:
         return any(own == scope for own, _, _ in self.scopes())
@@ -43,10 +45,15 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
     @property
     def text(self) -> str:
         text = msgspec.json.encode(self).decode()
+        if self.exempt:
+            return text
+        text = text.removesuffix(",false]") + "]"
         return text if self.child else text.removesuffix(",false]") + "]"
 
     def scopes(self) -> list[tuple[LimitScope, int | None, Hold]]:
         """The scopes that count this lane, each with the limit that the lane carries for it."""
+        if self.exempt:
+            return []
         scopes: list[tuple[LimitScope, int | None, Hold]] = [
             (LimitScope("workspace", self.workspace, ""), self.workspace_limit, "active"),
             (LimitScope("workflow", self.workspace, self.workflow), self.workflow_limit, "active"),
@@ -70,8 +77,14 @@ def lane_of(
     key: Concurrency | None,
     *,
     child: bool,
+    test: bool = False,
 ) -> str:
-    """The lane of a new run; '' when it carries no limit, so that claiming it costs nothing extra."""
+    """The lane of a new run; '' when it carries no limit, so that claiming it costs nothing extra.
+
+    A test run takes no slots of production, and waits for none.
+    """
+    if test:
+        return ""
     is_graph = definition.kind == "graph"
     if not is_graph and options.concurrency is None and key is None:
         return ""
@@ -107,27 +120,34 @@ def lanes_for(request: ClaimRequest, lanes: Iterable[str]) -> list[str]:
 
 
 class LimitCoverage(NamedTuple):
-    """Which tickets without a lane the stored limits may count; those tickets get a lane."""
+    """Which tickets without a lane the stored limits may count, or a hold stops; those tickets get a lane."""
 
     queues: Sequence[str]
     workflows: Sequence[str]
-    everything: bool  # a workspace has a limit
+    everything: bool  # a workspace has a limit, or is held
+    holds: Sequence[ScopeHold] = ()
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.workflows or self.everything)
 
     def covers(self, queue: str, needs: str) -> bool:
-        """Whether a limit may count runs of this queue and needs, in any workspace."""
-        if needs == NEEDS_EMIT or needs.startswith(needs_step("")):
+        """Whether a limit may count, or a hold stop, work of this queue and needs, in any workspace."""
+        if needs == NEEDS_EMIT:
+            return False
+        if any(hold.may_cover(queue, needs) for hold in self.holds):
+            return True
+        if needs.startswith(needs_step("")):
             return False
         named = any(needs.startswith(f"{name}@") for name in self.workflows)
         return self.everything or queue in self.queues or named
 
 
-def coverage_of(table: Iterable[Limit]) -> LimitCoverage:
-    counting = [limit for limit in table if limit.limit is not None]
+def coverage_of(table: Iterable[Limit], holds: Sequence[ScopeHold] = ()) -> LimitCoverage:
+    scopes = [(limit.kind, limit.name) for limit in table if limit.limit is not None]
+    scopes += [(hold.kind, hold.name) for hold in holds]
     return LimitCoverage(
-        [limit.name for limit in counting if limit.kind == "queue"],
-        [limit.name for limit in counting if limit.kind == "workflow"],
-        any(limit.kind == "workspace" for limit in counting),
+        [name for kind, name in scopes if kind == "queue"],
+        [name for kind, name in scopes if kind == "workflow"],
+        any(kind == "workspace" for kind, _ in scopes),
+        holds,
     )

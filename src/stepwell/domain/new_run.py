@@ -162,5 +162,5 @@ def new_run_of(
         trigger=trigger,
         started_by=by,
         test=test,
-        lane=lane_of(definition, options, queue, workspace, concurrency, child=bool(parent)),
+        lane=lane_of(definition, options, queue, workspace, concurrency, child=bool(parent), test=test),
     )

@@ -11,6 +11,7 @@ from stepwell.domain.compensation import compensates
 from stepwell.domain.holds import read_hold
 from stepwell.domain.ids import needs_step
 from stepwell.domain.problems import in_words
+from stepwell.domain.scope_holds import ScopeHold, read_reason
 from stepwell.domain.state import OpenWait, RunState
 from stepwell.domain.status import Status
 
@@ -83,6 +84,14 @@ def _not_undone(state: RunState) -> str:
 def _with_error(path: str, state: RunState) -> str:
     step = state.steps.get(compensates(path))
     return f"{path} ({in_words(step.error)})" if step is not None and step.error is not None else path
+
+
+def held_by_scope(hold: ScopeHold) -> Reason:
+    """Its workflow, queue or workspace is held."""
+    what = f"{hold.kind} {(hold.name or hold.workspace)!r}"
+    reason = read_reason(hold)
+    text = f"{hold.by or 'somebody'} held {what} at {_clock(hold.at)}{f': {reason}' if reason else ''}"
+    return Reason("held", f"{text}; release it to let its runs continue")
 
 
 def _held(ticket: TicketRow, workers: Sequence[WorkerRow]) -> Reason:

@@ -47,6 +47,7 @@ from stepwell.domain.lanes import LaneUse
 from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import RatedAnswer, RatedStart
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
 
@@ -162,6 +163,18 @@ class Runs(Protocol):
         leaves a `hold` message for the owner. Messages still arrive, and due times do not change.
         A cancel releases the run. Once it cleans up, it cannot be held (`ending`).
         """
+        ...
+
+    async def hold_scope(self, hold: ScopeHold) -> bool:
+        """Hold a workflow, queue or workspace, or release it; False: it was so before.
+
+        From the commit on, no ticket of its runs is taken, except by runs that clean up, and heartbeats show
+        the owners of its runs that they are held.
+        """
+        ...
+
+    async def list_holds(self, workspace: str) -> Sequence[ScopeHold]:
+        """The last change of each scope that was ever held, sorted by kind and name."""
         ...
 
     async def force_end(

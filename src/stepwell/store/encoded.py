@@ -43,6 +43,7 @@ from stepwell.domain.damage import damaged
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
@@ -159,6 +160,13 @@ class EncodedStore:
         self, run_id: RunId, *, held: bool = True, by: str = "", reason: str = "", encode: Encode = bytes
     ) -> HoldOutcome:
         return await self._store.hold(run_id, held=held, by=by, reason=reason, encode=self._encode)
+
+    async def hold_scope(self, hold: ScopeHold) -> bool:
+        return await self._store.hold_scope(hold._replace(reason=self._encode(hold.reason)))
+
+    async def list_holds(self, workspace: str) -> Sequence[ScopeHold]:
+        holds = await self._store.list_holds(workspace)
+        return [hold._replace(reason=self._decode(hold.reason)) for hold in holds]
 
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         return [

@@ -28,6 +28,7 @@ from stepwell.testing.stores.remote_steps import RemoteRules
 from stepwell.testing.stores.repeated_commits import RepeatRules
 from stepwell.testing.stores.reroute import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
+from stepwell.testing.stores.scope_holds import ScopeHoldRules, TestRunRules
 from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
 from stepwell.testing.stores.step_logs import StepLogRules
@@ -53,6 +54,8 @@ class StoreSuite(
     RetryRules,
     HoldRules,
     ForceRules,
+    ScopeHoldRules,
+    TestRunRules,
     ClaimRules,
     LimitRules,
     ReachRules,

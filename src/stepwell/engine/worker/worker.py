@@ -385,6 +385,7 @@ class Worker:
     ) -> None:
         """The store says what we own: stop the work that is missing there, wake the runs with messages."""
         wakes = {(ticket.run_id, ticket.path): ticket.wakes for ticket in owned}
+        stopped = {(ticket.run_id, ticket.path) for ticket in owned if ticket.held}
         for key, work in held.items():
             if self.active.get(key) is not work:
                 continue  # it ended, and may have been claimed again, while the store was asked
@@ -393,6 +394,8 @@ class Worker:
                 work.lose()
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
+                if key in stopped:
+                    work.drain()
         if not self._claimer.stopped:
             for run_id, path in self._orphans.overdue(wakes):
                 self._runner.spawn(self._orphans.adopt(run_id, path))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from stepwell.domain.commit import HoldOutcome
 from stepwell.domain.events import written
 from stepwell.domain.holds import HOLD, HoldRequest, hold_refusal
 from stepwell.domain.ids import RunId
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.store.base import Encode
 from stepwell.store.memory.tables import Tables
 from stepwell.store.memory.verb import transaction
@@ -36,3 +39,15 @@ class MemoryHolds(Tables):
             if own.run_id == run_id:
                 own.held = mark
         return HoldOutcome.CHANGED
+
+    @transaction("hold_scope")
+    async def hold_scope(self, hold: ScopeHold) -> bool:
+        scope = (hold.kind, hold.workspace, hold.name)
+        before = self._holds.get(scope)
+        if hold.held == (before is not None and before.held):
+            return False
+        self._holds[scope] = hold._replace(at=self._clock())
+        return True
+
+    async def list_holds(self, workspace: str) -> Sequence[ScopeHold]:
+        return [self._holds[scope] for scope in sorted(self._holds) if scope[1] == workspace]

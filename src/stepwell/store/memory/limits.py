@@ -39,7 +39,7 @@ class MemoryLimits(Tables):
         lanes = [ticket for ticket in self._tickets.values() if ticket.lane]
         leased = Counter(t.lane for t in lanes if t.lease is not None)
         resting = Counter(t.lane for t in lanes if t.lease is None and t.started)
-        return FreeSlots(self._limits.values(), leased, resting)
+        return FreeSlots(self._limits.values(), leased, resting, self._scope_holds())
 
     def _owned_within_limits(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """Return the runs; their starter owns those of lanes that have a free slot."""
@@ -58,13 +58,15 @@ class MemoryLimits(Tables):
 
     def _give_lanes(self, open_tickets: Sequence[Ticket]) -> None:
         """Assign lanes to runs within reach of a limit that was set: owned ones, and those about to be."""
-        coverage = coverage_of(self._limits.values())
+        coverage = coverage_of(self._limits.values(), self._scope_holds())
         if not coverage:
             return
-        owned = [ticket for ticket in self._tickets.values() if ticket.lease is not None]
+        owned = [t for t in self._tickets.values() if t.lease is not None and not t.path]
         for ticket in [*owned, *open_tickets]:
             run = self._runs.get(ticket.run_id)
-            if run is None or ticket.path or ticket.lane or not coverage.covers(ticket.queue, ticket.needs):
+            if run is None or ticket.lane or not coverage.covers(ticket.queue, ticket.needs):
                 continue
             row = run.row
-            ticket.lane = Lane(row.workspace, row.workflow, ticket.queue, child=bool(row.parent)).text
+            exempt = row.test or bool(ticket.path)
+            lane = Lane(row.workspace, row.workflow, ticket.queue, child=bool(row.parent), exempt=exempt)
+            ticket.lane = lane.text

@@ -71,7 +71,7 @@ class MemoryStarts(MemoryLimits):
         ticket = self._tickets[new.id, ""] = Ticket(
             new.id, "", new.queue, new.needs, new.priority, due_at, due_at, head=1, at=now, lane=new.lane
         )
-        limited = any(limit.limit is not None for limit in self._limits.values())
+        limited = any(limit.limit is not None for limit in self._limits.values()) or self._scope_holds()
         if not new.wanted or limited or WorkerId(new.owner) not in self._workers:
             return Started(new.id, created=True)
         ticket.owner, ticket.lease, ticket.started = new.owner, new.lease, True

@@ -26,6 +26,7 @@ from stepwell.domain.commit import (
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.rates import WindowKey
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.domain.step_log import LogLineRow
 from stepwell.store.base import INBOX_MAX
 
@@ -85,6 +86,7 @@ class Tables:
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[LimitScope, Limit] = {}
+        self._holds: dict[tuple[str, str, str], ScopeHold] = {}  # by kind, workspace and name
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None
@@ -98,6 +100,9 @@ class Tables:
         number = self._numbers.get((workspace, workflow), 0) + 1
         self._numbers[workspace, workflow] = number
         return number
+
+    def _scope_holds(self) -> list[ScopeHold]:
+        return [hold for hold in self._holds.values() if hold.held]
 
     def _is_disabled(self, workspace: str, workflow: str) -> bool:
         switch = self._switches.get((workspace, workflow))

@@ -12,8 +12,9 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import WorkerId
 from stepwell.domain.queues import QueueUse
+from stepwell.domain.scope_holds import covering
 from stepwell.store.base import SOLO_LOSSES
-from stepwell.store.memory.tables import Tables
+from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.verb import transaction
 
 SLACK_SECONDS = 1.0  # a smaller step back is two callers that overtook each other, not a clock that was set
@@ -40,7 +41,15 @@ class MemoryWorkers(Tables):
         info, _ = self._workers[worker]
         self._touch(now, info.lease_seconds)
         self._workers[worker] = (info, now + info.lease_seconds)
-        return [Owned(t.run_id, t.path, t.wakes) for t in self._tickets.values() if t.owner == worker]
+        owned = [ticket for ticket in self._tickets.values() if ticket.owner == worker]
+        return [Owned(t.run_id, t.path, t.wakes, self._is_held(t)) for t in owned]
+
+    def _is_held(self, ticket: Ticket) -> bool:
+        run = self._runs.get(ticket.run_id)
+        if run is None or ticket.path or ticket.ending:
+            return False
+        place = (run.row.workspace, run.row.workflow, ticket.queue)
+        return covering(self._scope_holds(), *place) is not None
 
     @transaction("deregister")
     async def deregister(self, worker: WorkerId) -> None:

@@ -9,7 +9,7 @@
 -- There are more candidates than wanted ($7), so that two claimers do not compete for the same few. $9 fresh
 -- tickets go first, even if started ones wait: see domain/shares. `before` are tickets that these leases own
 -- already: then this claim is a repetition and takes nothing more.
--- `gate`: a ticket of a lane is due for this worker, or a limit that was set may count a candidate. Then
+-- `gate`: a ticket of a lane is due for this worker, a limit may count a candidate, or something is held. Then
 -- nothing is taken here, because all tickets must be put in one order: see limits.sql. If no ticket has a lane
 -- and no limit was set, that costs one lookup in each of two indexes. `locked` does not repeat lane = '':
 -- otherwise the planner would walk the queue's whole index for each ticket.
@@ -151,22 +151,25 @@ gate AS MATERIALIZED (
     SELECT coalesce(lane_due.due_at <= clock.now, false)
         OR (
             EXISTS (SELECT FROM candidates)
-            AND EXISTS (
-                SELECT
-                FROM stepwell.limits AS l
-                WHERE l.most IS NOT NULL
-                    AND (
-                        l.kind = 'workspace'
-                        OR (l.kind = 'queue' AND l.name = ANY ($3::text[]))
-                        OR (
-                            l.kind = 'workflow'
-                            AND EXISTS (
-                                SELECT
-                                FROM unnest($4::text[]) AS n (needs)
-                                WHERE starts_with(n.needs, l.name || '@')
+            AND (
+                EXISTS (
+                    SELECT
+                    FROM stepwell.limits AS l
+                    WHERE l.most IS NOT NULL
+                        AND (
+                            l.kind = 'workspace'
+                            OR (l.kind = 'queue' AND l.name = ANY ($3::text[]))
+                            OR (
+                                l.kind = 'workflow'
+                                AND EXISTS (
+                                    SELECT
+                                    FROM unnest($4::text[]) AS n (needs)
+                                    WHERE starts_with(n.needs, l.name || '@')
+                                )
                             )
                         )
-                    )
+                )
+                OR EXISTS (SELECT FROM stepwell.holds AS h WHERE h.held)
             )
         ) AS closed
     FROM clock

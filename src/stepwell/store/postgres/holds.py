@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stepwell.domain.commit import HoldOutcome
 from stepwell.domain.events import written
 from stepwell.domain.holds import HOLD, HoldRequest, hold_refusal
 from stepwell.domain.ids import RunId
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.errors import InvalidInput
 from stepwell.store.base import Encode
 from stepwell.store.postgres.commits import LAST_PATH
@@ -56,3 +58,20 @@ class PgHolds:
             )
         await connection.execute(self._sql["mark_held"], run_id, asked.mark(now, encode))
         return HoldOutcome.CHANGED
+
+    async def hold_scope(self, hold: ScopeHold) -> bool:
+        values = (hold.kind, hold.workspace, hold.name, hold.held, hold.by, hold.reason)
+
+        async def work(connection: Connection) -> bool:
+            return await connection.fetchval(self._sql["put_hold"], self._db.now(), *values) is not None
+
+        try:
+            return await self._db.write("hold_scope", self._db.side_slots, work, single=True, again=False)
+        except Refused as error:
+            raise InvalidInput(f"PostgreSQL cannot hold this name or reason: {error}") from error
+
+    async def list_holds(self, workspace: str) -> Sequence[ScopeHold]:
+        async def work(connection: Connection) -> list[ScopeHold]:
+            return [ScopeHold(*row) for row in await connection.fetch(self._sql["list_holds"], workspace)]
+
+        return await self._db.side_slots.read(work)

@@ -22,6 +22,7 @@ from stepwell.domain.commit import ENDING_PRIORITY, ClaimRequest, NewRun
 from stepwell.domain.ids import LeaseId
 from stepwell.domain.lanes import LaneUse, LimitCoverage, coverage_of, lanes_for
 from stepwell.domain.limits import Limit, LimitScope
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.errors import OutcomeUnknown
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
@@ -58,9 +59,10 @@ class PgLimits:
             if repeated:  # after a lost connection: the caller asks again with these leases and gets them
                 raise OutcomeUnknown("tickets were claimed, but the answer was lost")
             table = _limits(await connection.fetch(self._sql["read_limits"]))
-            coverage = coverage_of(table)
+            holds = [ScopeHold(*row) for row in await connection.fetch(self._sql["active_holds"])]
+            coverage = coverage_of(table, holds)
             more = await self._give_lanes(connection, request, coverage) if coverage else False
-            taken = await self._take(connection, request, leases, table, now)
+            taken = await self._take(connection, request, leases, table, coverage=coverage, now=now)
             return taken._replace(next_in=0.0) if more else taken
 
         return await self._db.write("claim", self._db.claim_slots, take)
@@ -97,13 +99,15 @@ class PgLimits:
         request: ClaimRequest,
         leases: Sequence[LeaseId],
         table: Sequence[Limit],
+        *,
+        coverage: LimitCoverage,
         now: float,
     ) -> TakenTickets:
         wanted = len(leases)
         lanes = lanes_for(
             request, [row[0] for row in await connection.fetch(self._sql["open_lanes"], request.solo)]
         )
-        slots = await self._slots(connection, table, lanes)
+        slots = await self._slots(connection, table, lanes, coverage.holds)
         # A full lane needs no lock: none of its tickets are taken.
         roomy = {lane for lane in lanes if not slots.closed(lane)}
         locks = {
@@ -111,11 +115,11 @@ class PgLimits:
         }
         if locks:
             await connection.execute(self._sql["lock_limits"], sorted(locks))
-            slots = await self._slots(connection, table, lanes)
+            slots = await self._slots(connection, table, lanes, coverage.holds)
         waiting = await self._waiting_in_lanes(connection, request, lanes, roomy, wanted)
         able = [ticket for ticket in waiting if ticket.lane in roomy or ticket.ending or ticket.due_at > now]
         blocked = any(t.due_at <= now and t.lane not in roomy and not t.ending for t in waiting)
-        able += await self._waiting_without_lane(connection, request, coverage_of(table), wanted)
+        able += await self._waiting_without_lane(connection, request, coverage, wanted)
         chosen = select_tickets(able, slots, now=now, wanted=wanted, fresh=request.fresh)
         taken: Sequence[Any] = ()
         next_in = chosen.next_in(now)
@@ -152,8 +156,8 @@ class PgLimits:
             wanted + 1,
         )
         return [
-            WaitingTicket(lane, started, priority, due_at, run_id, "", ending)
-            for lane, started, priority, due_at, run_id, ending in rows
+            WaitingTicket(lane, started, priority, due_at, run_id, path, ending)
+            for lane, started, priority, due_at, run_id, path, ending in rows
         ]
 
     async def _waiting_without_lane(
@@ -170,12 +174,18 @@ class PgLimits:
             for started, priority, due_at, run_id, path in rows
         ]
 
-    async def _slots(self, connection: Connection, table: Sequence[Limit], lanes: Iterable[str]) -> FreeSlots:
+    async def _slots(
+        self,
+        connection: Connection,
+        table: Sequence[Limit],
+        lanes: Iterable[str],
+        holds: Sequence[ScopeHold] = (),
+    ) -> FreeSlots:
         leased = dict(await connection.fetch(self._sql["leased_lanes"]))
         resting = {}
         if counts_suspended(table, lanes):
             resting = dict(await connection.fetch(self._sql["resting_lanes"]))
-        return FreeSlots(table, leased, resting)
+        return FreeSlots(table, leased, resting, holds)
 
     async def put_limit(self, limit: Limit) -> None:
         values = (*limit.scope, limit.limit, limit.hold, limit.by)

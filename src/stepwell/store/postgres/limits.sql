@@ -182,10 +182,10 @@ WITH RECURSIVE groups AS (
         LIMIT 1
     ) AS g
 )
-SELECT g.lane, g.started, g.priority, c.due_at, c.run_id, c.ending
+SELECT g.lane, g.started, g.priority, c.due_at, c.run_id, c.path, c.ending
 FROM groups AS g
 CROSS JOIN LATERAL (
-    SELECT t.due_at, t.run_id, t.ending
+    SELECT t.due_at, t.run_id, t.path, t.ending
     FROM stepwell.tickets AS t
     WHERE t.lease IS NULL
         AND t.held IS NULL
@@ -310,10 +310,10 @@ WITH found AS MATERIALIZED (
     FOR NO KEY UPDATE
 )
 UPDATE stepwell.tickets AS t
-SET lane = stepwell.plain_lane(r.workspace, r.workflow, t.queue, r.parent <> '')
+SET lane = stepwell.plain_lane(r.workspace, r.workflow, t.queue, r.parent <> '', r.test OR t.path <> '')
 FROM found AS f
 CROSS JOIN LATERAL (
-    SELECT x.workspace, x.workflow, x.parent
+    SELECT x.workspace, x.workflow, x.parent, x.test
     FROM stepwell.runs AS x
     WHERE x.id = f.run_id
     OFFSET 0
@@ -322,7 +322,7 @@ WHERE t.run_id = ANY (ARRAY[f.run_id])
     AND t.path = ANY (ARRAY[f.path]);
 
 -- name: give_lanes_open
--- Assigns lanes to waiting runs of these kinds of work, in claim order; locked ones are left to the next claim.
+-- Assigns lanes to waiting tickets of these kinds of work, in claim order; locked ones are left to the next claim.
 WITH found AS MATERIALIZED (
     SELECT l.run_id, l.path
     FROM unnest($1::text[], $2::text[]) AS k (queue, needs)
@@ -335,17 +335,16 @@ WITH found AS MATERIALIZED (
             AND t.solo = $3::bool
             AND t.queue = k.queue
             AND t.needs = k.needs
-            AND t.path = ''
         ORDER BY t.started DESC, t.priority DESC, t.due_at, t.run_id, t.path
         LIMIT $4
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS l
 )
 UPDATE stepwell.tickets AS t
-SET lane = stepwell.plain_lane(r.workspace, r.workflow, t.queue, r.parent <> '')
+SET lane = stepwell.plain_lane(r.workspace, r.workflow, t.queue, r.parent <> '', r.test OR t.path <> '')
 FROM found AS f
 CROSS JOIN LATERAL (
-    SELECT x.workspace, x.workflow, x.parent
+    SELECT x.workspace, x.workflow, x.parent, x.test
     FROM stepwell.runs AS x
     WHERE x.id = f.run_id
     OFFSET 0

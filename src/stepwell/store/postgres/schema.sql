@@ -18,7 +18,8 @@
 --   contact           since when the workers have been in touch with the database without a gap.
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
---   holds             workflows, queues and workspaces whose runs nobody may take, with who asked and why.
+--   holds             workflows, queues and workspaces that were ever held: whether nobody may take their runs
+--                     now, since when, by whom and why.
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
 --   run_numbers       the last number given to, or reserved for, a run of each workflow.
@@ -279,6 +280,7 @@ CREATE TABLE stepwell.holds (
     held_by text COLLATE "C" NOT NULL,
     reason bytea NOT NULL,
     at double precision NOT NULL,
+    held boolean NOT NULL DEFAULT true, -- false: it was released
     PRIMARY KEY (kind, workspace, name)
 );
 
@@ -354,12 +356,14 @@ CREATE TABLE stepwell.audit (
     PRIMARY KEY (workspace, id)
 );
 
--- The lane of a run that brings no limit along; the same text as Lane.text in domain/limits.py.
-CREATE FUNCTION stepwell.plain_lane(workspace text, workflow text, queue text, child boolean) RETURNS text
+-- The lane of a ticket that brings no limit along; the same text as Lane.text in domain/lanes.py.
+CREATE FUNCTION stepwell.plain_lane(workspace text, workflow text, queue text, child boolean, exempt boolean)
+RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT format(
         '[%s,%s,%s,"",null,null,null,"active"%s]',
-        to_json(workspace), to_json(workflow), to_json(queue), CASE WHEN child THEN ',true' END
+        to_json(workspace), to_json(workflow), to_json(queue),
+        CASE WHEN exempt THEN format(',%s,true', to_json(child)) WHEN child THEN ',true' END
     )
 $$;
 

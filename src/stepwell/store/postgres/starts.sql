@@ -4,7 +4,7 @@
 -- Ordered by key, so that two starters of the same keys wait for each other in one direction. Event and
 -- ticket are written only for the runs that RETURNING names. IN (...) IS TRUE does not become a join: it
 -- looks up each id in a hash table, whatever the planner believes about sizes.
--- A registered worker owns the runs it starts if no limits are set. Its row is not locked: if the worker is
+-- A registered worker owns the runs it starts if no limits are set and nothing is held. Its row is not locked: if the worker is
 -- deleted at this moment, the ticket has an owner without a row, and the next reap frees it.
 -- If one of their workflows is disabled, none is written: the caller leaves out its runs and asks again.
 WITH clock AS MATERIALIZED (
@@ -40,6 +40,7 @@ takers AS MATERIALIZED (
     FROM stepwell.workers AS w
     WHERE w.id IN (SELECT s.owner FROM s)
         AND NOT EXISTS (SELECT FROM stepwell.limits AS l WHERE l.most IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM stepwell.holds AS h WHERE h.held)
 ),
 born AS (
     INSERT INTO stepwell.runs (
@@ -96,6 +97,7 @@ takers AS MATERIALIZED (
     FROM stepwell.workers AS w
     WHERE w.id = $17
         AND NOT EXISTS (SELECT FROM stepwell.limits AS l WHERE l.most IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM stepwell.holds AS h WHERE h.held)
 ),
 born AS (
     INSERT INTO stepwell.runs (

@@ -86,7 +86,8 @@ class PostgresStore:
 
         endings = PgCancelRetry(db, messages)
         self.cancel, self.retry, self.force_end = endings.cancel, endings.retry, endings.force_end
-        self.hold = PgHolds(db, messages).hold
+        holds = PgHolds(db, messages)
+        self.hold, self.hold_scope, self.list_holds = holds.hold, holds.hold_scope, holds.list_holds
 
         self._claims = claims = PgClaims(db, limits)
         self.claim, self.reroute = claims.claim, claims.reroute

@@ -37,10 +37,17 @@ touched AS (
         last = clock.now
     FROM clock, w
 )
-SELECT t.run_id, t.path, t.wakes
+SELECT t.run_id, t.path, t.wakes, t.is_held
 FROM w
 LEFT JOIN LATERAL (
-    SELECT x.run_id, x.path, x.wakes
+    SELECT x.run_id, x.path, x.wakes, x.path = '' AND NOT x.ending AND EXISTS (
+        SELECT
+        FROM stepwell.holds AS h
+        CROSS JOIN LATERAL (SELECT r.workflow FROM stepwell.runs AS r WHERE r.id = x.run_id OFFSET 0) AS own
+        WHERE h.held
+            AND h.workspace = x.workspace
+            AND h.name = CASE h.kind WHEN 'workflow' THEN own.workflow WHEN 'queue' THEN x.queue ELSE '' END
+    ) AS is_held
     FROM stepwell.tickets AS x
     WHERE x.owner = $2
         AND x.owner IS NOT NULL

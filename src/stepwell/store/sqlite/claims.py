@@ -20,6 +20,7 @@ from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.lanes import coverage_of, lanes_for
 from stepwell.domain.shares import in_turn
 from stepwell.store.base import INBOX_READ_MAX
+from stepwell.store.sqlite.holds import active_holds
 from stepwell.store.sqlite.limits import give_lanes, read_limits, slots_now
 from stepwell.store.sqlite.session import Row, Session, as_list
 
@@ -56,7 +57,7 @@ class _Open(NamedTuple):
     registered: bool
     repeated: bool
     lanes: bool  # there are tickets with a lane
-    limits: bool  # limits were set
+    limits: bool  # limits were set, or something is held
     groups: list[_Group]
 
 
@@ -81,7 +82,7 @@ def claim(session: Session, request: ClaimRequest) -> Claims:
         again = [_Ticket(*row[:-1]) for row in rows]
         return Claims(_with_logs(session, again, [LeaseId(row[-1]) for row in rows]), now, 0.0)
     more = False
-    coverage = coverage_of(read_limits(session)) if limits else None
+    coverage = coverage_of(read_limits(session), active_holds(session)) if limits else None
     if coverage:
         more = give_lanes(session, request, coverage)
         _, _, lanes, _, groups = _open(session, request)

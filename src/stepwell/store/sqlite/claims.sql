@@ -6,7 +6,7 @@
 -- along the index: the cost is groups, not tickets (0.06 ms with 110,000 of them). A single jump over
 -- (needs, rank) read the backlog: SQLite bounds such a pair by its first column only (90 to 250 ms).
 -- The first row has no rank and exists if the worker does. Its last three columns say whether these leases
--- took something before, whether there are tickets of lanes, and whether limits were set.
+-- took something before, whether there are tickets of lanes, and whether limits were set or something is held.
 WITH RECURSIVE
 kinds (queue, needs) AS (
     SELECT wanted.value, (
@@ -50,7 +50,9 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
     SELECT 1
     FROM tickets
     WHERE lease IS NULL AND held IS NULL AND losses < 2 AND lane <> '' AND lane > ''
-) AS lanes, EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') AS limits
+) AS lanes, (
+    EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') OR EXISTS (SELECT 1 FROM holds WHERE held = 1)
+) AS limits
 FROM workers
 WHERE id = ?3
 UNION ALL
@@ -109,7 +111,9 @@ SELECT NULL AS queue, NULL AS needs, NULL AS rank, EXISTS (
     SELECT 1
     FROM tickets
     WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND lane <> '' AND lane > ''
-) AS lanes, EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') AS limits
+) AS lanes, (
+    EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL AND kind <> 'key') OR EXISTS (SELECT 1 FROM holds WHERE held = 1)
+) AS limits
 FROM workers
 WHERE id = ?3
 UNION ALL

@@ -6,9 +6,10 @@ from stepwell.domain.commit import HoldOutcome
 from stepwell.domain.events import written
 from stepwell.domain.holds import HOLD, HoldRequest, hold_refusal
 from stepwell.domain.ids import RunId
+from stepwell.domain.scope_holds import ScopeHold
 from stepwell.store.base import Encode
 from stepwell.store.sqlite.messages import deliver
-from stepwell.store.sqlite.session import Session
+from stepwell.store.sqlite.session import Row, Session
 
 
 def hold(
@@ -40,3 +41,25 @@ def hold(
         session.run("grow_log", run_id, head + 1, at)
     session.run("mark_held", run_id, asked.mark(session.now, encode))
     return HoldOutcome.CHANGED
+
+
+def hold_scope(session: Session, hold: ScopeHold) -> bool:
+    if not hold.held and not any(
+        row[:3] == (hold.kind, hold.workspace, hold.name) for row in session.rows("active_holds")
+    ):
+        return False  # it was never held: a row would say that it was
+    values = (hold.kind, hold.workspace, hold.name, int(hold.held), hold.by, hold.reason, session.now)
+    return session.row("put_hold", *values) is not None
+
+
+def list_holds(session: Session, workspace: str) -> list[ScopeHold]:
+    return [_scope_hold(row) for row in session.rows("list_holds", workspace)]
+
+
+def active_holds(session: Session) -> list[ScopeHold]:
+    """What is held now, in all workspaces."""
+    return [_scope_hold(row) for row in session.rows("active_holds")]
+
+
+def _scope_hold(row: Row) -> ScopeHold:
+    return ScopeHold(*row)._replace(held=bool(row[3]))

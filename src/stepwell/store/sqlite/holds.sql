@@ -1,4 +1,4 @@
--- Holding runs.
+-- Holding runs, workflows, queues and workspaces.
 
 -- name: run_to_hold
 -- `waiting`: an earlier change is in the inbox and not in the log yet.
@@ -20,3 +20,22 @@ WHERE run_id = ?1;
 UPDATE tickets
 SET head = ?2, at = ?3
 WHERE run_id = ?1 AND path = '';
+
+-- name: put_hold
+INSERT INTO holds (kind, workspace, name, held, held_by, reason, at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT DO UPDATE
+SET held = excluded.held, held_by = excluded.held_by, reason = excluded.reason, at = excluded.at
+WHERE held <> excluded.held
+RETURNING 1;
+
+-- name: list_holds
+SELECT kind, workspace, name, held, held_by, reason, at
+FROM holds
+WHERE workspace = ?1
+ORDER BY kind, name;
+
+-- name: active_holds
+SELECT kind, workspace, name, held, held_by, reason, at
+FROM holds
+WHERE held = 1;

@@ -8,6 +8,7 @@ from stepwell.domain.admission import FreeSlots, counts_suspended
 from stepwell.domain.commit import ClaimRequest
 from stepwell.domain.lanes import Lane, LaneUse, LimitCoverage
 from stepwell.domain.limits import Limit, LimitScope
+from stepwell.store.sqlite.holds import active_holds
 from stepwell.store.sqlite.session import Row, Session
 
 LANES_AT_ONCE = 1000  # assigned in one claim; the next claim continues
@@ -17,7 +18,7 @@ def slots_now(session: Session, lanes: Iterable[str]) -> FreeSlots:
     """The free slots of these lanes."""
     table = read_limits(session)
     resting = _counts(session, "resting_lanes") if counts_suspended(table, lanes) else {}
-    return FreeSlots(table, _counts(session, "leased_lanes"), resting)
+    return FreeSlots(table, _counts(session, "leased_lanes"), resting, active_holds(session))
 
 
 def give_lanes(session: Session, request: ClaimRequest, coverage: LimitCoverage) -> bool:
@@ -32,8 +33,8 @@ def give_lanes(session: Session, request: ClaimRequest, coverage: LimitCoverage)
     session.many(
         "give_lane",
         [
-            (run_id, Lane(workspace, workflow, queue, child=bool(child)).text)
-            for run_id, workspace, workflow, queue, child, _ in owned + waiting
+            (run_id, Lane(workspace, workflow, queue, child=bool(child), exempt=bool(exempt)).text, path)
+            for run_id, workspace, workflow, queue, child, _, path, exempt in owned + waiting
         ],
     )
     return len(waiting) >= LANES_AT_ONCE

@@ -1,25 +1,31 @@
 -- Concurrency limits, and the lanes that count for them.
 
 -- name: open_without_lane
--- Runs without a lane, of one kind of work, in claim order.
-SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
+-- Tickets without a lane, of one kind of work, in claim order.
+SELECT
+    run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs, tickets.path,
+    test OR tickets.path <> '' AS exempt
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
-WHERE lease IS NULL AND held IS NULL AND losses < 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses < 2 AND tickets.lane = '' AND tickets.queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT ?3;
 
 -- name: solo_without_lane
-SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
+SELECT
+    run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs, tickets.path,
+    test OR tickets.path <> '' AS exempt
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
-WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND tickets.lane = '' AND path = '' AND tickets.queue = ?1 AND needs = ?2
+WHERE lease IS NULL AND held IS NULL AND losses >= 2 AND tickets.lane = '' AND tickets.queue = ?1 AND needs = ?2
 ORDER BY rank, due_at, run_id
 LIMIT ?3;
 
 -- name: owned_without_lane
 -- Reads no more rows than there are slots of workers.
-SELECT run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs
+SELECT
+    run_id, runs.workspace, workflow, tickets.queue, parent <> '', needs, tickets.path,
+    test OR tickets.path <> '' AS exempt
 FROM tickets
 CROSS JOIN runs ON runs.id = tickets.run_id
 WHERE owner IS NOT NULL AND tickets.lane = '' AND path = '';
@@ -27,7 +33,7 @@ WHERE owner IS NOT NULL AND tickets.lane = '' AND path = '';
 -- name: give_lane
 UPDATE tickets
 SET lane = ?2
-WHERE run_id = ?1 AND path = '';
+WHERE run_id = ?1 AND path = ?3;
 
 -- name: leased_lanes
 -- Reads no more rows than the limits allow.

@@ -19,7 +19,8 @@
 --   contact           one row: since when the fleet has been in touch with this file without a gap
 --   limits            how many runs of a workspace, workflow, queue or key may be active at once, where it is
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere
---   holds             workflows, queues and workspaces whose runs nobody may take, with who asked and why
+--   holds             workflows, queues and workspaces that were ever held: whether nobody may take their
+--                     runs now, since when, by whom and why
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate
 --   definitions       versions of workflows, for those who start runs without their code
 --   run_numbers       the last number given to a run of each workflow
@@ -213,6 +214,7 @@ CREATE TABLE holds (
     held_by TEXT NOT NULL,
     reason BLOB NOT NULL,
     at REAL NOT NULL,
+    held INTEGER NOT NULL DEFAULT 1, -- 0: it was released
     PRIMARY KEY (kind, workspace, name)
 ) STRICT, WITHOUT ROWID;
 

@@ -47,8 +47,9 @@ INSERT INTO tickets (
 VALUES (?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: may_own
--- Which of these workers may own the runs they start: they are registered, and no limits are set.
+-- Which of these workers may own the runs they start: they are registered, no limits are set, nothing is held.
 SELECT workers.id
 FROM json_each(?1) AS wanted
 CROSS JOIN workers ON workers.id = wanted.value
-WHERE NOT EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL);
+WHERE NOT EXISTS (SELECT 1 FROM limits WHERE most IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM holds WHERE held = 1);

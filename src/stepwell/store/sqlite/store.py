@@ -105,6 +105,8 @@ class SqliteStore:
     cancel = _write("cancel", cancel_retry.cancel)
     retry = _write("retry", cancel_retry.retry)
     hold = _write("hold", holds.hold)
+    hold_scope = _write("hold_scope", holds.hold_scope)
+    list_holds = _read(holds.list_holds)
     force_end = _write("force_end", cancel_retry.force_end)
 
     # Inbox

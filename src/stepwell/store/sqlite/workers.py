@@ -76,8 +76,8 @@ class Fleet:
         row = session.row("beat", worker, self._clock.now(), self._clock.boot)
         if row is None:
             return None
-        owned: list[tuple[str, str, int]] = msgspec.json.decode(row[0], type=list[tuple[str, str, int]])
-        return [Owned(RunId(run_id), path, wakes) for run_id, path, wakes in owned]
+        owned = msgspec.json.decode(row[0], type=list[tuple[str, str, int, int]])
+        return [Owned(RunId(run_id), path, wakes, bool(held)) for run_id, path, wakes, held in owned]
 
     def deregister(self, session: Session, worker: WorkerId) -> None:
         session.run("delete_worker", worker)

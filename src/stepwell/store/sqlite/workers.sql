@@ -14,9 +14,18 @@ UPDATE temp.beats
 SET now = ?2, boot = ?3
 WHERE id = ?1
 RETURNING (
-    SELECT json_group_array(json_array(owned.run_id, owned.path, owned.wakes))
+    SELECT json_group_array(json_array(owned.run_id, owned.path, owned.wakes, owned.is_held))
     FROM (
-        SELECT run_id, path, wakes
+        SELECT run_id, path, wakes, path = '' AND ending = 0 AND EXISTS (
+            SELECT 1
+            FROM holds
+            CROSS JOIN runs ON runs.id = tickets.run_id
+            WHERE holds.held = 1 AND holds.workspace = tickets.workspace AND holds.name = CASE holds.kind
+                WHEN 'workflow' THEN runs.workflow
+                WHEN 'queue' THEN tickets.queue
+                ELSE ''
+            END
+        ) AS is_held
         FROM tickets
         WHERE owner = ?1
         ORDER BY run_id, path

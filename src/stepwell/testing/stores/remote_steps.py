@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec import Raw
 
-from stepwell.domain.commit import Claim, NewTicket, Outcome
+from stepwell.domain.commit import Claim, NewTicket, Outcome, Owned
 from stepwell.domain.events import StepScheduled, written
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.messages import EndNotice, step_ended
@@ -49,7 +49,7 @@ class RemoteRules:
         ]
         assert list(claim.inbox) == []
         assert (ticket.owner, ticket.lease, ticket.priority, ticket.queue) == ("gpu1", claim.lease, 2, "gpu")
-        assert await scene.store.heartbeat(WorkerId("gpu1")) == [(owner.run_id, PATH, 0)]
+        assert await scene.store.heartbeat(WorkerId("gpu1")) == [Owned(owner.run_id, PATH, 0)]
 
     @pytest.mark.req("F6")
     @checked
