@@ -103,7 +103,7 @@ async def fill(engine: Engine, text: str) -> tuple[str, str]:
 
 
 def request_of(client: httpx.AsyncClient, row: Route, run: str, **options: Any) -> httpx.Request:
-    path = row.path.format(run_id=run, key_id=run, name="ledger", seq=1)
+    path = row.path.format(run_id=run, key_id=run, job_id=run, name="ledger", seq=1)
     if row.method in ("POST", "PUT") and row.example is not None:
         options["json"] = row.example
     if row.method == "WEBSOCKET":

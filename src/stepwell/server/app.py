@@ -18,6 +18,7 @@ from stepwell.errors import StepwellError
 from stepwell.server import routes
 from stepwell.server.access import LOOPBACK, Access
 from stepwell.server.audit import AuditTrail
+from stepwell.server.bulk import BulkJobs
 from stepwell.server.credentials import Credentials
 from stepwell.server.guard import Guard
 from stepwell.server.live import Streams
@@ -37,6 +38,7 @@ TAGS = [
     {"name": "graphs", "description": "Saved graphs: drafts, versions, differences."},
     {"name": "access", "description": "Who calls, and API keys."},
     {"name": "operation", "description": "Workers, queues, and who changed what."},
+    {"name": "bulk", "description": "One action on all runs that match, as a job with progress."},
     {"name": "limits", "description": "How many runs may be active at once."},
     {"name": "server", "description": "Health, and this document."},
 ]
@@ -65,11 +67,12 @@ class ServerApp(FastAPI):
         self.state.streams = Streams()
         self.state.metrics = Metrics(engine, self.state.streams)
         self.state.audit = AuditTrail(engine)
+        self.state.bulk = BulkJobs(engine)
         self.state.list_feeds = dict[str, ListFeed]()  # by workspace
         self.state.code_workflows = set()
         self.table = (
             *(*routes.ANONYMOUS, *routes.RUNS, *routes.EVENTS, *routes.WORKFLOWS),
-            *(*routes.LIMITS, *routes.ACCESS, *routes.OPERATION),
+            *(*routes.LIMITS, *routes.ACCESS, *routes.OPERATION, *routes.BULK),
             _OPENAPI,
         )
         install(self, self.table, access=access, engine=engine)
@@ -89,7 +92,7 @@ class ServerApp(FastAPI):
         if opens:
             await engine.open()
         try:
-            async with self.state.audit.writing():
+            async with self.state.audit.writing(), self.state.bulk.working():
                 yield
         finally:
             self.drain()

@@ -144,7 +144,7 @@ async def start_run(
     """Start a run. When this answers, the run is on disk and will reach an end."""
     caller, options = caller_of(request), body.options()
     options |= {"by": caller.who(body.by), "trigger": "api"}
-    if chosen := _key(key, body.key):
+    if chosen := idempotency_key(key, body.key):
         options["key"] = chosen
     limit = wait_seconds(wait)
     arguments = (body.input,) if "input" in body.model_fields_set else ()
@@ -196,7 +196,7 @@ async def _is_saved_graph(request: Request, caller: Caller, name: str) -> bool:
     return await store.read_definition(workspace, DRAFT + name, "draft") is not None
 
 
-def _key(header: str | None, field: str) -> str:
+def idempotency_key(header: str | None, field: str) -> str:
     if header is not None and (not header or len(header) > 500 or not header.isprintable()):
         raise Refusal(
             400,
@@ -379,7 +379,7 @@ async def rerun_run(
     old = await caller.handle(run_id)
     body = body or RerunBody()
     who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
-    new = await caller.engine.rerun(old, key=_key(key, ""), **who, **body.fields)
+    new = await caller.engine.rerun(old, key=idempotency_key(key, ""), **who, **body.fields)
     return views.RunStarted(id=new.id, url=url_of(request, new))
 
 
@@ -389,7 +389,7 @@ async def rerun_run_from(
     """Start a new run that keeps the results from before a step and repeats the rest."""
     caller = caller_of(request)
     old, row = await caller.run(run_id)
-    chosen = _key(key, "")
+    chosen = idempotency_key(key, "")
     who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
     if row.kind == "graph":
         if body.outputs:
@@ -407,7 +407,7 @@ async def fork_run(request: Request, run_id: RunPath, body: ForkBody, key: Key =
     caller = caller_of(request)
     old = await caller.handle(run_id)
     who: WhoOptions = {"by": caller.who(body.by), "reason": body.reason}
-    new = await caller.engine.fork(old, key=_key(key, ""), **who, **body.fields)
+    new = await caller.engine.fork(old, key=idempotency_key(key, ""), **who, **body.fields)
     return views.RunStarted(id=new.id, url=url_of(request, new))
 
 
