@@ -13,6 +13,7 @@ StepwellError                     code, message and hint; the text is the same i
 │   ├─ StepNotFound
 │   ├─ DocumentNotFound
 │   ├─ InvalidFile                not an exported run, or from a newer version
+│   ├─ SearchRefused              the text to search is encrypted
 │   ├─ SettingsInvalid
 │   ├─ NotAssigned                a decision by somebody who is not an assignee
 │   │  └─ StarterBarred           a decision by the one who started the run
@@ -217,6 +218,13 @@ class InvalidFile(InvalidRequest):
 
     code = "INVALID_FILE"
     hint = "give a file written by export; nothing was imported"
+
+
+class SearchRefused(InvalidRequest):
+    """The text to search is encrypted in this database."""
+
+    code = "SEARCH_REFUSED"
+    hint = "find the runs by status, workflow, tag, key or time instead"
 
 
 class SettingsInvalid(InvalidRequest):

@@ -428,6 +428,9 @@ class SyncClient(_Mirror[Client]):
         self._target.set_start_rates(*rates)
 
     runs = _verb(Client.runs)
+    counts = _verb(Client.counts)
+    waits = _verb(Client.waits)
+    approvals = _verb(Client.approvals)
     set_limit = _verb(Client.set_limit)
     drop_limit = _verb(Client.drop_limit)
     limits = _verb(Client.limits)

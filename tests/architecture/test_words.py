@@ -31,6 +31,7 @@ SMALL: dict[str, str] = {
     f"{_GRAPHS}/format/cron.py": "cron has rules of its own",
     f"{_GRAPHS}/nodes/subworkflow.py": "a node type has a module",
     f"{_GRAPHS}/run/event_mailbox.py": "tested without the frontier",
+    "src/stepwell/store/memory/search.py": _MIRROR,
     "src/stepwell/cli/codec.py": "imports what only an encrypted database needs",
     "src/stepwell/engine/context/styles.py": "the style rules of functions and graphs",
     "src/stepwell/engine/machine/context.py": "mirrors engine/context/context.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,10 +17,11 @@ from hypothesis.stateful import (
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter, RunRow
+from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter, RunRow, TicketRow
 from stepwell.domain.events import StepCompleted, written
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.rates import Full, RatedStart
+from stepwell.domain.search import WaitFilter, WaitRow, place_of
 from stepwell.store.base import Store
 from stepwell.testing.clock import FakeClock
 from tests.store.operations import EVENT_NAMES, NEEDS, QUEUES, WORKERS, Planner
@@ -154,6 +156,18 @@ class Differential(RuleBasedStateMachine):
         self.plan.runs += [started.run_id for started in answer if started.created]
 
     @rule(pick=picks)
+    def find(self, pick: int) -> None:
+        self._think(pick)
+        for _ in range(3):
+            filter = self.plan.run_filter()
+            if self.ask("list_runs", partial(paged, filter=filter)):
+                self.saw("found by tag" if filter.tags else "found")
+        waits = self.plan.wait_filter()
+        if self.ask("list_waits", lambda store: open_waits(store, waits)):
+            self.saw("wait found")
+        self.ask("count_runs", lambda store: listing(store.count_runs("default")))
+
+    @rule(pick=picks)
     def limit(self, pick: int) -> None:
         self._think(pick)
         limit = self.plan.limit()
@@ -175,7 +189,8 @@ class Differential(RuleBasedStateMachine):
         self.saw("claim nothing" if not answers.claims else "claim run")
         if answers.blocked:
             self.saw("claim blocked")
-        if any(claim.limited for claim in answers.claims):
+        tickets = [self.trio.run(self.stores[0].read_tickets(claim.run_id)) for claim in answers.claims]
+        if any(row.lane for rows in tickets for row in rows):
             self.saw("claim limited")
         if self.plan.remote:
             self.saw("claim remote")
@@ -399,7 +414,7 @@ class Differential(RuleBasedStateMachine):
         self.ask("swap", lambda store: store.swap_definition(other, expected=expected))
         self.ask("latest", lambda store: store.read_definition("default", "order"))
         self.saw("define")
-        if self.ask("others", lambda store: listing(store.list_others(QUEUES, NEEDS[:1]))):
+        if self.ask("others", others):
             self.saw("others")
         name, key = self.plan.pick.choice(EVENT_NAMES), self.plan.pick.choice(("", "k"))
         since = self.clock() - self.plan.pick.choice((0.0, 2.0, 20.0))
@@ -429,12 +444,19 @@ async def beaten(answer: Awaitable[Any]) -> list[Any] | None:
 
 
 async def claimed(answer: Awaitable[Claims]) -> Claims:
-    """With plain lists: a store may use any sequence."""
+    """With plain lists, for a store may use any sequence, and without lanes: see `readable`."""
     answers = await answer
-    plain = [claim._replace(log=list(claim.log), inbox=list(claim.inbox)) for claim in answers.claims]
+    plain = [
+        claim._replace(log=list(claim.log), inbox=list(claim.inbox), limited=False)
+        for claim in answers.claims
+    ]
     # Behind a full limit nobody looks for what is due later: a slot that comes free is a reason to look.
     next_in = answers.next_in if not answers.blocked or answers.next_in == 0.0 else None
     return answers._replace(claims=plain, next_in=next_in)
+
+
+async def others(store: Store) -> list[TicketRow]:
+    return [replace(row, lane="") for row in await store.list_others(QUEUES, NEEDS[:1])]
 
 
 async def rated(store: Store, asked: RatedStart) -> Any:
@@ -477,8 +499,23 @@ def _numbered(run: RunRow) -> RunRow:
     return replace(run, number=min(run.number, 1))
 
 
+async def paged(store: Store, *, filter: RunFilter) -> list[RunRow]:
+    """The first two pages of the list."""
+    first = list(await store.list_runs(filter))
+    if not first:
+        return []
+    second = await store.list_runs(replace(filter, before=place_of(first[-1], filter)))
+    return [_numbered(row) for row in [*first, *second]]
+
+
+async def open_waits(store: Store, filter: WaitFilter) -> list[WaitRow]:
+    return [row._replace(number=min(row.number, 1)) for row in await store.list_waits(filter)]
+
+
 async def overview(store: Store) -> dict[str, Any]:
     return {
+        "counts": list(await store.count_runs("default")),
+        "waits": await open_waits(store, WaitFilter(limit=1000)),
         "runs": [_numbered(run) for run in await store.list_runs(RunFilter(limit=1000))],
         "workers": sorted((row.id, row.lease_until) for row in await store.list_workers()),
         "definitions": list(await store.list_definitions("default")),

@@ -15,6 +15,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from stepwell.domain.commit import (
+    NEVER,
     Claim,
     ClaimRequest,
     Commit,
@@ -26,6 +27,7 @@ from stepwell.domain.commit import (
     NewWait,
     Park,
     PublishedEvent,
+    RunFilter,
     WorkerInfo,
 )
 from stepwell.domain.events import (
@@ -45,6 +47,7 @@ from stepwell.domain.limits import Hold, Limit, LimitKind
 from stepwell.domain.messages import Decision, EndNotice, decide_key, step_ended
 from stepwell.domain.rates import RatedStart, Window
 from stepwell.domain.scope_holds import HoldKind, ScopeHold
+from stepwell.domain.search import WAITS, WaitFilter
 from stepwell.domain.status import Status
 
 QUEUES = ("default", "gpu")
@@ -117,6 +120,31 @@ class Planner:
             root=run_id,
             test=self.often(0.1),
             lane=self._lane(workflow, queue, bool(parent)),
+            tags=self.pick.choice((b"{}", b'{"team":"a"}', b'{"team":"a","env":"x"}')),
+            trigger=self.pick.choice(("api", "child", "schedule")),
+        )
+
+    def run_filter(self) -> RunFilter:
+        pick = self.pick.choice
+        return RunFilter(
+            workflow=pick(("", "", *WORKFLOWS)),
+            version=pick(("", "", "1", "2")),
+            queue=pick(("", "", *QUEUES)),
+            statuses=pick(((), (), (Status.RUNNING,), (Status.PENDING, Status.FAILED), ENDINGS[:1])),
+            prefix=pick(("", "", "", "key", "key-r")),
+            parent=self.some_run() if self.often(0.1) else "",
+            trigger=pick(("", "", "api", "schedule")),
+            tags=pick(((), (), (("team", "a"),), (("team", "a"), ("env", "x")))),
+            words=pick(((), (), ("refused",), ("refused", "again"))),
+            since=pick((0.0, 0.0, self.now - 5.0)),
+            until=pick((NEVER, NEVER, self.now - 1.0)),
+            limit=pick((1, 3, 100)),
+        )
+
+    def wait_filter(self) -> WaitFilter:
+        whats = self.pick.choice((WAITS, WAITS, ("approval",)))
+        return WaitFilter(
+            whats=whats, name=self.pick.choice(("", *EVENT_NAMES)), limit=self.pick.choice((1, 50))
         )
 
     def _lane(self, workflow: str, queue: str, child: bool) -> str:
@@ -276,7 +304,10 @@ class Planner:
         seen = held.seen - 1 if self.often(0.05) else held.seen
         if self.often(0.4):
             status = self.pick.choice(ENDINGS)
-            return Finish(seen=seen, status=status, output=b"1", where_at="end", started_at=self.now)
+            words = ("refused", "again")[: self.pick.randint(0, 2)]
+            return Finish(
+                seen=seen, status=status, output=b"1", where_at="end", started_at=self.now, words=words
+            )
         due_in = self.pick.choice((0.0, 0.0, 2.0, 30.0, float("inf")))
         due_at = self.now + 1.0 if self.often(0.2) else float("inf")
         status = self.pick.choice((Status.SUSPENDED, Status.SUSPENDED, Status.RUNNING))
@@ -293,7 +324,9 @@ class Planner:
         kind = "event" if path.startswith("evt") else "decision"
         since = self.now - self.pick.choice((0.0, 1.0, 5.0))
         key = self.pick.choice(("", "", "k"))
-        return NewWait(path=path, kind=kind, name=self.pick.choice(EVENT_NAMES), key=key, since=since)
+        name, timeout = self.pick.choice(EVENT_NAMES), self.pick.choice((None, 30.0))
+        what = "approval" if kind == "decision" else kind
+        return NewWait(path=path, kind=kind, name=name, key=key, since=since, what=what, timeout=timeout)
 
     def _reach_out(self, commit: Commit, batch: set[RunId], last: int) -> None:
         targets = [run for run in (self.some_run() for _ in range(2)) if run not in batch]

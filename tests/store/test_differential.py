@@ -16,7 +16,7 @@ from tests.store.operations import WORKERS
 from tests.store.trio import Trio
 
 EXAMPLES = 100
-WALKS = 25
+WALKS = 32
 
 # What must have happened at least once, over all examples: else the test compares less than it says.
 SEEN = {
@@ -65,6 +65,9 @@ SEEN = {
     "release scope already",
     "force_end ended",
     "force_end already",
+    "found",
+    "found by tag",
+    "wait found",
     "emit new",
     "emit known",
     "fan_out delivered",
@@ -100,6 +103,7 @@ def walk(machine: Differential, chance: random.Random, steps: int) -> None:
     rules: list[tuple[int, Callable[[], None]]] = [
         (3, lambda: machine.start(pick())),
         (1, lambda: machine.start_within(pick())),
+        (2, lambda: machine.find(pick())),
         (1, lambda: machine.limit(pick())),
         (6, lambda: machine.work(pick(), worker())),
         (3, lambda: machine.claim(pick(), worker())),

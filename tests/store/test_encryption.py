@@ -15,7 +15,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import RunFilter
 from stepwell.domain.events import Fact
-from stepwell.errors import CodecMissing, KeyConflict, RunCancelled, RunFailed, StoreUnusable
+from stepwell.errors import CodecMissing, KeyConflict, RunCancelled, RunFailed, SearchRefused, StoreUnusable
 from stepwell.store.base import Store
 from stepwell.store.encoded import PLAIN_KINDS
 from stepwell.store.memory import MemoryStore
@@ -246,6 +246,38 @@ async def test_tags_can_be_indexed_without_the_key(engines: Engines) -> None:
     assert new.keys() == old.keys()
     assert sorted(new[name][0] == old[name][0] for name in new) == [False, True]
     assert all(new[name][1] != old[name][1] for name in new)
+
+
+@pytest.mark.req("K40", "K42")
+async def test_encrypted_tags_are_found_and_errors_are_not(engines: Engines) -> None:
+    async with engines.new(worker=False) as client:
+        old = await client.start(below, "x", tags={"customer": "7"})
+    async with engines.new(worker=False, codec=KEPT) as client:
+        new = await client.start(below, "x", tags={"customer": "7", "team": "a"}, key="order-1")
+        await client.start(below, "x", tags={"customer": "8"})
+
+        assert [row.id for row in await client.runs(tags={"customer": "7"})] == [new.id, old.id]
+        assert [row.id for row in await client.runs(tags={"customer": "7"}, limit=1)] == [new.id]
+        assert [row.id for row in await client.runs(tags={"team": "a", "customer": "7"})] == [new.id]
+        assert [row.id for row in await client.runs(key_prefix="order-")] == [new.id]
+        with pytest.raises(SearchRefused, match="encrypted"):
+            await client.runs(error="refused")
+
+
+@pytest.mark.req("K40", "K42")
+async def test_words_of_encrypted_errors_are_not_stored(engines: Engines) -> None:
+    async with engines.new(failing, codec=KEPT) as engine:
+        run = await engine.start(failing, "canary")
+        with pytest.raises(RunFailed):
+            await run.result()
+    store = plain_store(engines)
+    await store.open(encoded=True)
+    try:
+        found = await store.list_runs(RunFilter(words=["canary"]))
+    finally:
+        await store.close()
+
+    assert list(found) == []
 
 
 @pytest.mark.req("K42")

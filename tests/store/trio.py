@@ -32,6 +32,7 @@ BEGIN
     LOOP
         EXECUTE format('DELETE FROM stepwell.%I', name);
     END LOOP;
+    DELETE FROM stepwell.run_count_changes; -- those of the rows that were deleted
     UPDATE stepwell.contact SET since = 0, last = 0;
 END $$
 """

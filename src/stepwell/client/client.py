@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, Unpack, overload
@@ -26,6 +26,7 @@ from stepwell.client.options import (
 )
 from stepwell.client.rates import StartRate, checked_rates, raise_if_limited, windows_of
 from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.client.search import Moment, RunCounts, Search, WaitInfo
 from stepwell.client.store_access import StoreAccess
 from stepwell.client.workflows import WorkflowInfo, Workflows
 from stepwell.domain.codec import PLAIN, canonical, encoded_by_type, limited
@@ -34,7 +35,6 @@ from stepwell.domain.commit import (
     Definition,
     NewRun,
     PublishedEvent,
-    RunFilter,
     RunRow,
     Started,
     WorkerRow,
@@ -54,12 +54,11 @@ from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.scope_holds import HoldKind
-from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.search import Page
+from stepwell.domain.status import Status
 from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
-from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import (
-    InvalidInput,
     InvalidRequest,
     KeyConflict,
     StepwellError,
@@ -102,6 +101,7 @@ class Client(StoreAccess):
     def _bind(self) -> None:
         self._workflows = Workflows(self)
         self._holds = Holds(self)
+        self._search = Search(self)
         self.derived_runs = DerivedRuns(self)
 
     def within(self, workspace: str) -> Self:
@@ -325,19 +325,68 @@ class Client(StoreAccess):
         self,
         *,
         workflow: str = "",
+        version: str = "",
+        queue: str = "",
         status: Status | str | Sequence[Status | str] = (),
+        key: str = "",
+        key_prefix: str = "",
+        parent: str = "",
+        trigger: str = "",
+        tags: Mapping[str, str] | None = None,
+        error: str = "",
+        since: Moment | None = None,
+        until: Moment | None = None,
         before: str = "",
         limit: int = 100,
-    ) -> Sequence[RunRow]:
-        """List the newest matching runs."""
-        checked_text(workflow, "workflow")
-        checked_text(before, "before")
-        whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
-        statuses = checked_statuses(status)
-        matching = RunFilter(
-            workspace=self.workspace, workflow=workflow, statuses=statuses, before=before, limit=limit
+    ) -> Page[RunRow]:
+        """List the newest matching runs; the `next` of a page is the `before` of the page after it.
+
+        `tags`: they have all of these. `error`: their error has all of these words. `since`, `until`: created
+        from then on, and before then. With `key_prefix` they are sorted by key, the last one first.
+        """
+        return await self._search.runs(
+            workflow=workflow,
+            version=version,
+            queue=queue,
+            status=status,
+            key=key,
+            key_prefix=key_prefix,
+            parent=parent,
+            trigger=trigger,
+            tags=tags,
+            error=error,
+            since=since,
+            until=until,
+            before=before,
+            limit=limit,
         )
-        return await self.store.list_runs(matching)
+
+    async def counts(self, *, workflow: str = "", queue: str = "") -> RunCounts:
+        """Count the runs of this workspace by status, and by status for each workflow and queue."""
+        return await self._search.counts(workflow=workflow, queue=queue)
+
+    async def waits(
+        self, *, what: str | Sequence[str] = (), name: str = "", before: str = "", limit: int = 100
+    ) -> Page[WaitInfo]:
+        """List open waits of all runs, newest first: for signals, events, approvals and triggers."""
+        return await self._search.waits(what=what, name=name, before=before, limit=limit)
+
+    async def approvals(
+        self,
+        *,
+        name: str = "",
+        assignee: str = "",
+        roles: Collection[str] = (),
+        before: str = "",
+        limit: int = 100,
+    ) -> Page[WaitInfo]:
+        """List open approvals of all runs, newest first.
+
+        With `assignee` or `roles` those that this person may decide.
+        """
+        return await self._search.approvals(
+            name=name, assignee=assignee, roles=roles, before=before, limit=limit
+        )
 
     # Workflows
 

@@ -51,6 +51,7 @@ from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
+from stepwell.domain.search import place_of
 from stepwell.domain.state import Checkpoint, OpenWait, RunOverview, RunState, fold, overview_of
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.step_log import LINES_PAGE
@@ -652,5 +653,5 @@ async def _first_live(store: Reading, top: RunRow) -> RunRow | None:
         children, before = RunFilter(workspace=run.workspace, parent=run.id, limit=_PAGE), ""
         while page := await store.list_runs(replace(children, before=before)):
             queue.extend(page)
-            before = page[-1].id
+            before = place_of(page[-1], children)
     return None

@@ -19,6 +19,7 @@ from stepwell.domain.holds import HoldRequest, read_hold
 from stepwell.domain.ids import RunId
 from stepwell.domain.lanes import read_lane
 from stepwell.domain.messages import PAYLOADS
+from stepwell.domain.search import words_of_error
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LogLine, LogLineRow
 from stepwell.domain.text import is_whole
@@ -204,6 +205,7 @@ def _copy(run: _Run) -> RunCopy:
             LogLineRow(n, line.path, line.attempt, line.key, line.at, msgspec.json.encode(line.payload))
             for n, line in enumerate(run.lines, 1)
         ],
+        words=words_of_error(values["error"]),
     )
     _check(copy)
     return copy

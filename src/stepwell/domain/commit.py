@@ -164,17 +164,32 @@ class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A wait that others must be able to look up: a broadcast event, or a decision.
+    """A wait that others must be able to look up: for a signal, a broadcast event or a decision.
 
     A `cursor` is not a wait: the run may ask later for the events after it, so they are kept.
+    The store sets what is known only when it is written: `seq`, `opened_at` and `due_at`.
     """
 
     path: str
-    kind: str  # event | decision | cursor
+    kind: str  # signal | event | decision | cursor
     name: str
     key: str = ""  # '' accepts an event of any key
     since: float = 0.0  # events published earlier do not count
     workspace: str = DEFAULT_WORKSPACE  # of its run: events of another one do not count
+    what: str = ""  # signal | event | approval | trigger; '' for a cursor
+    timeout: float | None = None
+    seq: int = 0  # of its WaitOpened; 0: not known
+    opened_at: float = 0.0
+    due_at: float | None = None
+
+    def opened(self, commit: Commit, at: float) -> NewWait:
+        """The wait as it is kept after this commit, which was written at that time."""
+        if not self.what:
+            return self
+        places = enumerate(commit.events, commit.head + 1)
+        seqs = [seq for seq, event in places if event.path == self.path and event.kind == "wait_opened"]
+        due_at = None if self.timeout is None else at + self.timeout
+        return replace(self, seq=seqs[-1] if seqs else self.seq, opened_at=at, due_at=due_at, timeout=None)
 
 
 class Park(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +215,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None = None
     where_at: str = ""
     started_at: float = 0.0
+    words: Sequence[str] = ()  # of the error: the run is found by them
 
 
 class Commit(msgspec.Struct, kw_only=True):
@@ -428,12 +444,24 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; `before` is the id of the last one seen."""
+    """Which runs to list, newest first; with a `prefix` by key, the last one first.
+
+    `before` is where the page before this one ended; see domain/search.
+    """
 
     workspace: str = DEFAULT_WORKSPACE
     workflow: str = ""
+    version: str = ""
+    queue: str = ""
     statuses: Sequence[Status] = ()
     key: str = ""
+    prefix: str = ""  # the beginning of its key
     parent: str = ""
+    trigger: str = ""
+    tags: Sequence[tuple[str, str]] = ()  # all of them
+    marks: Sequence[str] = ()  # of tags, in a database that hides them
+    words: Sequence[str] = ()  # of its error, all of them
+    since: float = 0.0  # created at or after
+    until: float = NEVER  # created before
     before: str = ""
     limit: int = 100

@@ -261,10 +261,9 @@ async def page_of(
     caller = caller_of(request)
     purpose = ("runs", caller.principal.workspace, workflow, *sorted(status))
     before = cursors.read_text(cursor, *purpose) if cursor else before
-    rows = await caller.engine.runs(workflow=workflow, status=status, before=before, limit=limit + 1)
-    shown = rows[:limit]
-    after = cursors.write(shown[-1].id, *purpose) if len(rows) > limit else None
-    return views.RunPage(runs=[views.summary(row, _root(request)) for row in shown], cursor=after)
+    rows = await caller.engine.runs(workflow=workflow, status=status, before=before, limit=limit)
+    after = cursors.write(rows.next, *purpose) if rows.next else None
+    return views.RunPage(runs=[views.summary(row, _root(request)) for row in rows], cursor=after)
 
 
 async def get_run(

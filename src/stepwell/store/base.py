@@ -48,6 +48,7 @@ from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import RatedAnswer, RatedStart
 from stepwell.domain.scope_holds import ScopeHold
+from stepwell.domain.search import RunCount, WaitFilter, WaitRow
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
 
@@ -286,7 +287,21 @@ class Reading(Protocol):
 
     async def read_run(self, run_id: RunId) -> RunRow | None: ...
     async def find_run(self, workspace: str, key: str) -> RunId | None: ...
-    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]: ...
+    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
+        """The next runs of that list, along the index that leaves the fewest to look at."""
+        ...
+
+    async def count_runs(self, workspace: str) -> Sequence[RunCount]:
+        """How many runs there are of each workflow, version, queue and status, sorted; no zeros.
+
+        Read from counts that each start and end changes; no run is looked at that has no owner now.
+        """
+        ...
+
+    async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
+        """The next open waits of all runs, newest first."""
+        ...
+
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]: ...
     async def list_others(self, queues: Sequence[str], needs: Sequence[str]) -> Sequence[TicketRow]:
         """For each queue and kind of work that none of these needs covers, the ticket that is claimed first.

@@ -44,8 +44,9 @@ from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
 from stepwell.domain.scope_holds import ScopeHold
+from stepwell.domain.search import WaitFilter, WaitRow, in_order
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
-from stepwell.errors import CodecMissing, SettingsInvalid, StoreUnusable, excerpt
+from stepwell.errors import CodecMissing, SearchRefused, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
 from stepwell.store.codec_check import Secret, agreed
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags
@@ -236,7 +237,8 @@ class EncodedStore:
     def _commit(self, commit: Commit) -> Commit:
         then = commit.then
         if isinstance(then, Finish):
-            then = replace(then, output=self._maybe(then.output), error=self._maybe(then.error))
+            words = then.words if self._secret is None else ()  # they would tell what the error hides
+            then = replace(then, output=self._maybe(then.output), error=self._maybe(then.error), words=words)
         return replace(
             commit,
             events=[self._event(event) for event in commit.events],
@@ -264,6 +266,7 @@ class EncodedStore:
                 copy,
                 tags=encoded_tags(copy.tags, self._secret, encode),
                 digest=self._secret.masked(copy.digest, copy.identity),
+                words=(),
             )
         return replace(
             copy,
@@ -358,7 +361,18 @@ class EncodedStore:
         return None if row is None else self._run_row(row)
 
     async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
-        return [self._run_row(row) for row in await self._store.list_runs(filter)]
+        if self._secret is None or not (filter.tags or filter.words):
+            return [self._run_row(row) for row in await self._store.list_runs(filter)]
+        if filter.words:
+            raise SearchRefused("errors are encrypted in this database, so their words cannot be found")
+        marks = tuple(self._secret.mark("tag", name, value) for name, value in filter.tags)
+        rows = await self._store.list_runs(replace(filter, tags=(), marks=marks))
+        older = await self._store.list_runs(filter)  # tags from before there was a codec are plain
+        return [self._run_row(row) for row in in_order([*rows, *older], filter)[: filter.limit]]
+
+    async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
+        rows = await self._store.list_waits(filter)
+        return [row._replace(opened=row.opened and self._decode(row.opened)) for row in rows]
 
     def _log_row(self, run_id: RunId, row: LogRow) -> LogRow:
         try:

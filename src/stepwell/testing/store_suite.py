@@ -29,6 +29,7 @@ from stepwell.testing.stores.repeated_commits import RepeatRules
 from stepwell.testing.stores.reroute import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
 from stepwell.testing.stores.scope_holds import ScopeHoldRules, TestRunRules
+from stepwell.testing.stores.search import CountRules, FindRules, OpenWaitRules
 from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
 from stepwell.testing.stores.step_logs import StepLogRules
@@ -68,6 +69,9 @@ class StoreSuite(
     RemoteRules,
     TransactRules,
     ListRules,
+    FindRules,
+    CountRules,
+    OpenWaitRules,
     DefinitionRules,
     CopyRules,
     RemoveRules,

@@ -49,10 +49,13 @@ async def check(
     async with session.client() as client:
         check = Check(programs, source, client, session)
         last = ""
-        while page := await check.client.runs(status=_LIVE, before=last, limit=_PAGE):
-            last = page[-1].id
+        while True:
+            page = await check.client.runs(status=_LIVE, before=last, limit=_PAGE)
             for run in page:
                 await check.check_run(run)
+            last = page.next
+            if not last:
+                break
     return check.report()
 
 

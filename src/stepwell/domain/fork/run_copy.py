@@ -12,6 +12,7 @@ from stepwell.domain.commit import Identity, InboxRow, LogRow, Message, NewRun, 
 from stepwell.domain.events import Failed, Problem, written
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import EndNotice, child_ended
+from stepwell.domain.search import error_words, tag_terms, word_terms
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LogLineRow
 
@@ -68,6 +69,12 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     waits: Sequence[NewWait] = ()
     started_by: str = ""
     lines: Sequence[LogLineRow] = ()  # what its steps logged and printed
+    words: Sequence[str] = ()  # of its error, if it is to be found by them
+
+    @property
+    def terms(self) -> list[str]:
+        """What it is found by."""
+        return [*tag_terms(self.tags), *word_terms(self.words)]
 
     @property
     def identity(self) -> Identity:
@@ -76,6 +83,10 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 # The columns of `runs`, in the order in which the stores read and write them.
 RUN_COLUMNS = (*RunCopy.__struct_fields__[:25], "started_by")
+
+
+# The columns of `waits` after the run's id.
+WAIT_COLUMNS = tuple(name for name in NewWait.__struct_fields__ if name != "timeout")
 
 
 def refused_child(new: NewRun, at: float) -> tuple[RunCopy, Message | None]:
@@ -95,6 +106,7 @@ def refused_child(new: NewRun, at: float) -> tuple[RunCopy, Message | None]:
         status=Status.FAILED,
         output=None,
         error=msgspec.json.encode(problem),
+        words=error_words(problem),
         where_at="",
         created_at=at,
         started_at=None,

@@ -17,6 +17,7 @@ from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import HELD, EndNotice, cancel_request, child_ended
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
+from stepwell.domain.search import error_words
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.engine.execution.exit_guard import sys_exit_as_error
 from stepwell.engine.run.answers import RecordedResult
@@ -245,6 +246,7 @@ def finish(run: RunParts, waits: Waits, ending: RunEnding, *, seen: int, where_a
         error=msgspec.json.encode(ending.problem) if ending.problem else None,
         where_at=where_at,
         started_at=run.journal.started_at or run.timers.claimed_at,
+        words=error_words(ending.problem),
     )
 
 

@@ -126,15 +126,21 @@ class Waits:
             writer.due(call.path, call.timeout)
         if call.what in ("approval", "trigger"):
             self._forget_decisions(call)
-            wait = NewWait(path=call.path, kind="decision", name=call.name, workspace=self._workspace)
-            writer.open_wait(wait)
+            self._show(call, "decision")
         elif call.what == "event":
-            wait = NewWait(path=call.path, kind="event", name=call.name, key=call.key, since=since)
-            writer.open_wait(replace(wait, workspace=self._workspace))
+            self._show(call, "event", since)
             # An event between here and the park must not be lost: the wait is on disk first, then
             # we look, and only then may the run park.
             run.hold()
             writer.after_commit(lambda at: self._registered(call))
+        else:
+            self._show(call, "signal")
+
+    def _show(self, call: WaitCall, kind: str, since: float = 0.0) -> None:
+        """Let others find it: who decides, who sends, and people who look at all open waits."""
+        wait = NewWait(path=call.path, kind=kind, name=call.name, key=call.key, since=since)
+        wait = replace(wait, what=call.what, timeout=call.timeout, workspace=self._workspace)
+        self._run.writer.open_wait(wait)
 
     def _forget_decisions(self, call: WaitCall) -> None:
         """They were about another question at this path; approvals that still count are kept elsewhere."""
@@ -161,16 +167,14 @@ class Waits:
         self._run.timers.dues.pop(call.path, None)
         self._run.writer.forget_due(call.path)
         self._run.record(fact, call.path)
-        if call.what != "signal":
-            self._run.writer.close_waits((call.path,))
+        self._run.writer.close_waits((call.path,))
 
     def withdraw(self, call: WaitCall) -> None:
         run = self._run
         is_open = self._open.pop(call.path, None) is not None
         if run.journal.waits.pop(call.path, None) is not None or is_open:
             run.record(ev.WaitEnded(outcome="withdrawn"), call.path)
-            if call.what != "signal":
-                run.writer.close_waits((call.path,))
+            run.writer.close_waits((call.path,))
 
     # Children
 
@@ -360,6 +364,7 @@ class Waits:
         opened, choices = self._run.journal.waits.get(call.path), call.choices
         if opened is not None and opened.fact.choices != choices:
             self._run.record(replace(opened.fact, choices=choices), call.path)
+            self._show(call, "decision")
 
     def open_events(self, name: str = "") -> list[WaitCall]:
         """The waits for broadcast events (of that name), in the order in which they were opened."""
@@ -413,9 +418,7 @@ class Waits:
 
     def leave(self) -> None:
         """The code that asked has ended and begins anew: nothing answers these waits from now on."""
-        opened: dict[str, str] = {p: wait.fact.what for p, wait in self._run.journal.waits.items()}
-        opened.update((path, call.what) for path, call in self._open.items())
-        self._run.writer.close_waits(path for path, what in opened.items() if what != "signal")
+        self._run.writer.close_waits(dict.fromkeys([*self._run.journal.waits, *self._open]))
         self._open.clear()
 
     def unmatched(self) -> Iterator[ReceivedMessage]:

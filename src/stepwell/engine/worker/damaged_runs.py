@@ -18,6 +18,7 @@ from stepwell.domain.commit import Claim, Commit, Finish, InboxRow, NewEvent, Ou
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import Decision, EndNotice, child_ended
 from stepwell.domain.problems import problem_of
+from stepwell.domain.search import error_words
 from stepwell.domain.status import Status
 from stepwell.engine.run.log_writer import opening
 from stepwell.engine.worker.releaser import TicketReleaser
@@ -98,6 +99,7 @@ class DamagedRuns:
             status=Status.FAILED,
             error=msgspec.json.encode(problem),
             where_at=f"event {error.seq}",
+            words=error_words(problem),
         )
         parent, path = _parent(claim)
         if parent:

@@ -77,6 +77,7 @@ class MemoryArchive(Tables):
         row = RunRow(**values, number=self._next_number(copy.workspace, copy.workflow))
         run = Run(row, copy.digest, copy.queue, copy.priority, copy.parent_path, copy.hash, copy.lane)
         run.log.extend(copy.log)
+        run.words = tuple(copy.words)
         self._runs[copy.id] = run
         self._known[copy.identity] = copy.id
         for t in copy.tickets:

@@ -100,4 +100,5 @@ class MemoryCancelRetry(Tables):
         events = [retried] if skipped is None else [retried, skipped]
         self._append(ticket, [replace(event, payload=encode(event.payload)) for event in events])
         run.row = replace(row, status=Status.RUNNING, output=None, error=None, ended_at=None)
+        run.words = ()
         return RetryOutcome.RETRIED

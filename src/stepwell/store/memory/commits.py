@@ -47,7 +47,7 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
         for key in commit.consumed:
             self._inbox.get(commit.run_id, {}).pop(key, None)
         for wait in commit.waits_opened:
-            self._waits[commit.run_id, wait.path] = wait
+            self._waits[commit.run_id, wait.path] = wait.opened(commit, at)
         for path in commit.waits_closed:
             self._waits.pop((commit.run_id, path), None)
         notices = self._reach_out(commit)

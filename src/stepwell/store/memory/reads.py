@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stepwell.domain.commit import NEVER, LogRow, RunFilter, RunRow, TicketRow
+from stepwell.domain.commit import NEVER, LogRow, RunRow, TicketRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.store.memory.claims import claim_order
@@ -41,14 +41,6 @@ class MemoryReads(MemoryLimits):
     async def find_run(self, workspace: str, key: str) -> RunId | None:
         return self._known.get((workspace, key))
 
-    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
-        rows: list[RunRow] = []
-        for run_id in sorted(self._runs, reverse=True):
-            row = await self.read_run(run_id)
-            if row is not None and _fits(row, filter):
-                rows.append(row)
-        return rows[: filter.limit]
-
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]:
         keys = sorted(key for key in self._tickets if key[0] == run_id)
         return [_ticket_row(self._tickets[key]) for key in keys]
@@ -73,17 +65,6 @@ class MemoryReads(MemoryLimits):
                 t for t in open_tickets if t.ending or slots.blocking(t.lane, started=t.started) is None
             ]
         return min((ticket.due_at for ticket in open_tickets), default=NEVER)
-
-
-def _fits(row: RunRow, filter: RunFilter) -> bool:
-    return (
-        row.workspace == filter.workspace
-        and filter.workflow in ("", row.workflow)
-        and (not filter.statuses or row.status in filter.statuses)
-        and filter.key in ("", row.key)
-        and filter.parent in ("", row.parent)
-        and (not filter.before or row.id < filter.before)
-    )
 
 
 def _ticket_row(ticket: Ticket) -> TicketRow:

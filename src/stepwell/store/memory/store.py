@@ -17,7 +17,7 @@ from stepwell.store.memory.commits import MemoryCommits
 from stepwell.store.memory.definitions import MemoryDefinitions
 from stepwell.store.memory.holds import MemoryHolds
 from stepwell.store.memory.messages import MemoryMessages
-from stepwell.store.memory.reads import MemoryReads
+from stepwell.store.memory.search import MemorySearch
 from stepwell.store.memory.step_logs import MemoryStepLogs
 from stepwell.store.memory.workers import MemoryWorkers
 
@@ -29,7 +29,7 @@ class MemoryStore(
     MemoryMessages,
     MemoryClaims,
     MemoryWorkers,
-    MemoryReads,
+    MemorySearch,
     MemoryArchive,
     MemoryDefinitions,
     MemoryAccess,

@@ -69,6 +69,7 @@ class Run:
     hash: str = ""
     lane: str = ""
     log: list[LogRow] = field(default_factory=list)
+    words: tuple[str, ...] = ()  # of its error
 
 
 class Tables:
@@ -126,8 +127,10 @@ class Tables:
         if existing is not None:
             same = not message.wait or existing.payload == message.payload
             return Delivery.DUPLICATE if same else Delivery.DECIDED
-        if message.wait and (message.run_id, message.wait) not in self._waits:
-            return Delivery.DECIDED
+        if message.wait:
+            wait = self._waits.get((message.run_id, message.wait))
+            if wait is None or wait.kind != "decision":
+                return Delivery.DECIDED
         if message.kind == "signal" and len(box) >= INBOX_MAX:
             return Delivery.FULL
         now = self._clock()
@@ -149,6 +152,7 @@ class Tables:
             started_at=run.row.started_at or finish.started_at or None,
             ended_at=at,
         )
+        run.words = tuple(finish.words)
         self._inbox.pop(run_id, None)
         for key in [key for key in self._tickets if key[0] == run_id]:
             del self._tickets[key]

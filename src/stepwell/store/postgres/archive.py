@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
-from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.fork.run_copy import RUN_COLUMNS, WAIT_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LogLineRow
@@ -143,6 +145,7 @@ class PgArchive:
         if gone:
             await connection.execute(self._sql["delete_events"], gone)
             await connection.execute(self._sql["delete_lines"], gone)
+            await connection.execute(self._sql["delete_terms"], gone)
             await connection.execute(self._sql["delete_runs"], gone)
         return len(gone)
 
@@ -171,11 +174,14 @@ def _rows(copies: Sequence[RunCopy], numbers: Mapping[str, int]) -> dict[str, li
         ],
         "restore_message": [(copy.id, *row) for copy in copies for row in copy.inbox],
         "restore_wait": [
-            (copy.id, wait.path, wait.kind, wait.name, wait.key, wait.since, copy.workspace)
+            (copy.id, *(getattr(replace(wait, workspace=copy.workspace), name) for name in WAIT_COLUMNS))
             for copy in copies
             for wait in copy.waits
         ],
         "restore_line": [(copy.id, *line) for copy in copies for line in copy.lines],
+        "restore_term": [
+            (copy.id, term, copy.workspace, copy.created_at) for copy in copies for term in copy.terms
+        ],
     }
 
 

@@ -46,7 +46,7 @@ WHERE run_id = $1
 ORDER BY n;
 
 -- name: copy_waits
-SELECT path, kind, name, key, since, workspace
+SELECT path, kind, name, key, since, workspace, what, seq, opened_at, due_at
 FROM stepwell.waits
 WHERE run_id = $1
 ORDER BY path;
@@ -104,8 +104,15 @@ INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at, sender)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: restore_wait
-INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, workspace)
-VALUES ($1, $2, $3, $4, $5, $6, $7);
+INSERT INTO stepwell.waits (
+    run_id, path, kind, name, key, since, workspace, what, seq, opened_at, due_at
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: restore_term
+INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING;
 
 -- name: run_to_remove
 SELECT EXISTS (SELECT FROM stepwell.runs AS above WHERE above.id = r.parent) AS is_child

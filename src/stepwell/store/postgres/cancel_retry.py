@@ -135,6 +135,7 @@ class PgCancelRetry:
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED
             await connection.execute(self._sql["retry_run"], self._db.now(), run_id, payload, needs, *more)
+            await connection.execute(self._sql["delete_words"], run_id)
             return RetryOutcome.RETRIED
 
         try:

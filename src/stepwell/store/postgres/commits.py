@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
 from stepwell.domain.fence import was_already_written
 from stepwell.domain.fork.run_copy import refused_child
+from stepwell.domain.search import word_terms
 from stepwell.store.postgres.archive import write_copies
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.messages import PgMessages
@@ -108,6 +109,7 @@ class PgCommits:
             *_result_rows(batch),
             *_consumed_rows(batch),
             *_wait_rows(batch),
+            *_word_rows(batch),
         )
 
     async def plan_commits(self, connection: Connection) -> None:
@@ -262,10 +264,26 @@ def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
         closed += [(i, commit.run_id, path) for path in commit.waits_closed]
         if commit.waits_opened and not isinstance(commit.then, Finish):
             last = {wait.path: wait for wait in commit.waits_opened if wait.path not in commit.waits_closed}
-            opened += [
-                (i, commit.run_id, w.path, w.kind, w.name, w.key, w.since, w.workspace) for w in last.values()
-            ]
-    return [*columns(closed, 3), *columns(opened, 8)]
+            for wait in last.values():
+                seq = wait.opened(commit, 0.0).seq
+                opened.append(
+                    (
+                        *(i, commit.run_id, wait.path, wait.kind, wait.name, wait.key, wait.since),
+                        *(wait.workspace, wait.what, seq, wait.timeout),
+                    )
+                )
+    return [*columns(closed, 3), *columns(opened, 11)]
+
+
+def _word_rows(batch: Sequence[Commit]) -> list[list[Any]]:
+    """What runs that end with an error are found by."""
+    rows = [
+        (i, term)
+        for i, commit in enumerate(batch, 1)
+        if isinstance(commit.then, Finish) and commit.then.words
+        for term in word_terms(commit.then.words)
+    ]
+    return columns(rows, 2)
 
 
 def _tickets_to_lock(batch: Sequence[Commit]) -> tuple[list[str], list[str]]:

@@ -155,15 +155,33 @@ closed AS (
         AND w.path = ANY (ARRAY[c.path])
 ),
 opened AS (
-    INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, workspace)
-    SELECT o.run_id, o.path, o.kind, o.name, o.key, o.since, o.workspace
+    INSERT INTO stepwell.waits (
+        run_id, path, kind, name, key, since, workspace, what, seq, opened_at, due_at
+    )
+    SELECT
+        o.run_id, o.path, o.kind, o.name, o.key, o.since, o.workspace, o.what, o.seq,
+        CASE o.what WHEN '' THEN 0 ELSE verdicts.at[o.i] END,
+        CASE o.what WHEN '' THEN NULL ELSE verdicts.at[o.i] + o.timeout END
     FROM verdicts
     CROSS JOIN unnest(
-        $35::int[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::float8[], $42::text[]
-    ) AS o (i, run_id, path, kind, name, key, since, workspace)
+        $35::int[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[], $41::float8[], $42::text[],
+        $43::text[], $44::int[], $45::float8[]
+    ) AS o (i, run_id, path, kind, name, key, since, workspace, what, seq, timeout)
     WHERE verdicts.ok[o.i]
     ON CONFLICT (run_id, path) DO UPDATE
-    SET kind = excluded.kind, name = excluded.name, key = excluded.key, since = excluded.since
+    SET kind = excluded.kind, name = excluded.name, key = excluded.key, since = excluded.since,
+        what = excluded.what, seq = excluded.seq, opened_at = excluded.opened_at, due_at = excluded.due_at
+),
+worded AS (
+    INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)
+    SELECT r.id, w.term, r.workspace, r.created_at
+    FROM verdicts
+    CROSS JOIN unnest($46::int[], $47::text[]) AS w (i, term)
+    CROSS JOIN LATERAL (
+        SELECT x.id, x.workspace, x.created_at FROM stepwell.runs AS x WHERE x.id = verdicts.run_id[w.i] OFFSET 0
+    ) AS r
+    WHERE verdicts.ok[w.i]
+    ON CONFLICT DO NOTHING
 )
 SELECT verdict, coalesce(wakes, 0) AS wakes, CASE verdict WHEN 0 THEN written_at ELSE now END AS at
 FROM v

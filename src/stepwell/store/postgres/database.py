@@ -18,7 +18,7 @@ T = TypeVar("T")
 PACKAGE = "stepwell.store.postgres"
 FILES = (
     *("starts", "commits", "cancel_retry", "messages", "claims", "workers", "remote_steps"),
-    *("reads", "definitions", "archive", "limits", "rates", "access", "step_logs", "holds"),
+    *("reads", "definitions", "archive", "limits", "rates", "access", "step_logs", "holds", "search"),
 )
 
 # While one batch is being written, Python prepares the next. Batches of 50 one-event commits on two shared

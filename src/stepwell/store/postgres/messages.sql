@@ -91,7 +91,12 @@ looked AS MATERIALIZED (
         SELECT x.payload FROM stepwell.inbox AS x WHERE x.run_id = m.run_id AND x.key = m.key OFFSET 0
     ) AS b ON true
     LEFT JOIN LATERAL (
-        SELECT x.path FROM stepwell.waits AS x WHERE x.run_id = m.run_id AND x.path = m.wait OFFSET 0
+        SELECT x.path
+        FROM stepwell.waits AS x
+        WHERE x.run_id = m.run_id
+            AND x.path = m.wait
+            AND x.kind = 'decision'
+        OFFSET 0
     ) AS w ON true
 ),
 bounded AS MATERIALIZED (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.domain.commit import LogRow, RunFilter, RunRow, TicketRow, WorkerRow
+from stepwell.domain.commit import LogRow, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status
@@ -16,8 +16,6 @@ from stepwell.store.postgres.migrate import newest
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 
-MARK = "/* more */"
-
 
 class PgReads:
     def __init__(self, db: Database) -> None:
@@ -25,9 +23,9 @@ class PgReads:
         self._sql = db.sql
 
     async def fetch(self, name: str, *arguments: Any) -> list[Any]:
-        return await self._fetch_text(self._sql[name], *arguments)
+        return await self.fetch_text(self._sql[name], *arguments)
 
-    async def _fetch_text(self, text: str, *arguments: Any) -> list[Any]:
+    async def fetch_text(self, text: str, *arguments: Any) -> list[Any]:
         async def work(connection: Connection) -> list[Any]:
             rows: list[Any] = await connection.fetch(text, *arguments)
             return rows
@@ -48,26 +46,11 @@ class PgReads:
 
     async def read_run(self, run_id: RunId) -> RunRow | None:
         rows = await self.fetch("read_run", run_id)
-        return _run_row(rows[0]) if rows else None
+        return run_row(rows[0]) if rows else None
 
     async def find_run(self, workspace: str, key: str) -> RunId | None:
         rows = await self.fetch("find_run", workspace, key)
         return RunId(rows[0][0]) if rows else None
-
-    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
-        arguments: list[Any] = [filter.workspace, filter.limit, [str(status) for status in filter.statuses]]
-        more = ""
-        for condition, value in (
-            ("r.workflow =", filter.workflow),
-            ("r.key <> '' AND r.key =", filter.key),
-            ("r.parent <> '' AND r.parent =", filter.parent),
-            ("r.id <", filter.before),
-        ):
-            if value:
-                arguments.append(value)
-                more += f" AND {condition} ${len(arguments)}"
-        text = self._sql["list_runs"].replace(MARK, more)
-        return [_run_row(row) for row in await self._fetch_text(text, *arguments)]
 
     async def read_schema(self) -> SchemaVersion:
         stored = int((await self.fetch("read_schema"))[0][0])
@@ -99,5 +82,5 @@ def _ticket_row(row: Any) -> TicketRow:
     return TicketRow(**dict(row) | {"owner": row["owner"] or "", "lease": row["lease"] or ""})
 
 
-def _run_row(row: Any) -> RunRow:
+def run_row(row: Any) -> RunRow:
     return RunRow(**dict(row) | {"status": Status(row["status"])})

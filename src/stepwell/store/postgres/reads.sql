@@ -42,32 +42,6 @@ FROM (
 WHERE f.workspace = $1
     AND f.key = $2;
 
--- name: list_runs
--- Newest first. The store adds the filter's conditions at the mark, so that each combination has its own
--- plan and index.
-SELECT *
-FROM (
-    SELECT
-        r.id, r.workspace, r.workflow, r.version, r.kind,
-        CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
-        r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-        r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by,
-        t.held IS NOT NULL AS held
-    FROM stepwell.runs AS r
-    LEFT JOIN LATERAL (
-        SELECT x.lease, x.held
-        FROM stepwell.tickets AS x
-        WHERE x.run_id = r.id
-            AND x.path = ''
-        OFFSET 0
-    ) AS t ON true
-    WHERE r.workspace = $1 /* more */
-) AS shown
-WHERE cardinality($3::text[]) = 0
-    OR status = ANY ($3::text[])
-ORDER BY id DESC
-LIMIT $2;
-
 -- name: read_schema
 SELECT coalesce(max(number), 0)
 FROM stepwell.migrations;

@@ -10,8 +10,10 @@
 --                     many messages ever came (wakes) and when to look again (due_at). It is the one row
 --                     that everybody locks first, and it is gone when the run has ended.
 --   inbox             messages that the owner has not taken yet; n orders those of one run.
---   waits             what a run waits for and others must find: broadcast events, decisions; and how far it
---                     has taken events (kind cursor).
+--   run_terms         tags of runs and words of their errors, to find them by.
+--   run_counts        how many runs there are; run_count_changes: what is not added to it yet.
+--   waits             what a run waits for and others must find: signals, broadcast events, decisions; and how
+--                     far it has taken events (kind cursor).
 --   published_events  broadcast events, kept for a while.
 --   event_names       whose turn it is: events of one name are emitted one after the other.
 --   workers           live processes; the heartbeat is one row update a process.
@@ -101,10 +103,104 @@ WITH (fillfactor = 75, autovacuum_analyze_scale_factor = 0.02);
 -- The idempotency key; a start that meets its key gets that run. Without one a run is known by its id.
 CREATE UNIQUE INDEX runs_key ON stepwell.runs (workspace, key) WHERE key <> '';
 
--- Lists of one workflow, newest first. No index holds `status`: its updates would touch every index.
-CREATE INDEX runs_workflow ON stepwell.runs (workspace, workflow, id);
+-- Lists, newest first. Those of a workflow, version, queue or status go from group to group; `run_counts` says
+-- which groups there are.
+CREATE INDEX runs_newest ON stepwell.runs (workspace, created_at, id);
 
-CREATE INDEX runs_parent ON stepwell.runs (parent, id) WHERE parent <> '';
+CREATE INDEX runs_group ON stepwell.runs (workspace, workflow, version, queue, status, created_at, id);
+
+CREATE INDEX runs_trigger ON stepwell.runs (workspace, trigger, created_at, id) WHERE trigger <> 'api';
+
+CREATE INDEX runs_parent ON stepwell.runs (parent, created_at, id) WHERE parent <> '';
+
+-- What else a run is found by.
+CREATE TABLE stepwell.run_terms (
+    run_id text COLLATE "C" NOT NULL,
+    term text COLLATE "C" NOT NULL, -- a tag of the run, or a word of its error
+    workspace text COLLATE "C" NOT NULL,
+    created_at double precision NOT NULL, -- of the run
+    PRIMARY KEY (run_id, term)
+);
+
+CREATE INDEX run_terms_term ON stepwell.run_terms (workspace, term, created_at, run_id);
+
+-- How many runs there are, by stored status: the counts, and the changes that were not added to them yet. A
+-- start or an end only inserts a change, so no two of them wait for the same row.
+CREATE TABLE stepwell.run_counts (
+    workspace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    n bigint NOT NULL,
+    PRIMARY KEY (workspace, workflow, version, queue, status)
+)
+WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE TABLE stepwell.run_count_changes (
+    workspace text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    n bigint NOT NULL
+)
+WITH (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);
+
+CREATE FUNCTION stepwell.count_started() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO stepwell.run_count_changes (workspace, workflow, version, queue, status, n)
+    SELECT workspace, workflow, version, queue, status, count(*)
+    FROM started
+    GROUP BY workspace, workflow, version, queue, status;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION stepwell.count_moved() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO stepwell.run_count_changes (workspace, workflow, version, queue, status, n)
+    SELECT workspace, workflow, version, queue, status, sum(n)
+    FROM (
+        SELECT workspace, workflow, version, queue, status, 1 AS n FROM after
+        UNION ALL
+        SELECT workspace, workflow, version, queue, status, -1 FROM before
+    ) AS moved
+    GROUP BY workspace, workflow, version, queue, status
+    HAVING sum(n) <> 0;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION stepwell.count_removed() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO stepwell.run_count_changes (workspace, workflow, version, queue, status, n)
+    SELECT workspace, workflow, version, queue, status, -count(*)
+    FROM removed
+    GROUP BY workspace, workflow, version, queue, status;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER runs_started AFTER INSERT ON stepwell.runs
+REFERENCING NEW TABLE AS started
+FOR EACH STATEMENT EXECUTE FUNCTION stepwell.count_started();
+
+CREATE TRIGGER runs_moved AFTER UPDATE ON stepwell.runs
+REFERENCING OLD TABLE AS before NEW TABLE AS after
+FOR EACH STATEMENT EXECUTE FUNCTION stepwell.count_moved();
+
+CREATE TRIGGER runs_removed AFTER DELETE ON stepwell.runs
+REFERENCING OLD TABLE AS removed
+FOR EACH STATEMENT EXECUTE FUNCTION stepwell.count_removed();
 
 CREATE TABLE stepwell.events (
     run_id text COLLATE "C" NOT NULL,
@@ -200,14 +296,23 @@ WITH (
 CREATE TABLE stepwell.waits (
     run_id text COLLATE "C" NOT NULL,
     path text COLLATE "C" NOT NULL,
-    kind text COLLATE "C" NOT NULL, -- event | decision | cursor
+    kind text COLLATE "C" NOT NULL, -- signal | event | decision | cursor
     name text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL, -- '' takes an event of any key
     since double precision NOT NULL,
     workspace text COLLATE "C" NOT NULL DEFAULT 'default',
+    what text COLLATE "C" NOT NULL DEFAULT '', -- signal | event | approval | trigger
+    seq integer NOT NULL DEFAULT 0, -- of its wait_opened event
+    opened_at double precision NOT NULL DEFAULT 0,
+    due_at double precision,
     PRIMARY KEY (run_id, path)
 )
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Open waits of all runs, newest first; of one name.
+CREATE INDEX waits_open ON stepwell.waits (workspace, what, opened_at, run_id, path) WHERE what <> '';
+
+CREATE INDEX waits_name ON stepwell.waits (workspace, what, name, opened_at, run_id, path) WHERE what <> '';
 
 CREATE INDEX waits_event ON stepwell.waits (workspace, name, key, run_id) WHERE kind = 'event';
 

@@ -8,6 +8,7 @@ from itertools import accumulate
 from stepwell.domain.admission import requested_lanes
 from stepwell.domain.commit import Claim, Identity, NewRun, Started
 from stepwell.domain.ids import RunId
+from stepwell.domain.search import tag_terms
 from stepwell.store.base import BATCH_BYTES_MAX
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.limits import PgLimits
@@ -122,7 +123,9 @@ class PgStarts:
         self, connection: Connection, chunk: Sequence[NewRun], numbers: Mapping[str, int]
     ) -> dict[str, Claim | None]:
         scopes = list({(run.workspace, run.workflow) for run in chunk})
-        arguments = (*_arguments(chunk, numbers), [s[0] for s in scopes], [s[1] for s in scopes])
+        terms = [(run.id, term, run.workspace) for run in chunk for term in tag_terms(run.tags)]
+        lists = ([s[0] for s in scopes], [s[1] for s in scopes], *([t[n] for t in terms] for n in range(3)))
+        arguments = (*_arguments(chunk, numbers), *lists)
         rows = await connection.fetch(self._sql["start_runs"], self._db.now(), *arguments)
         if not rows and len(scopes) > 1:
             disabled = {tuple(row) for row in await connection.fetch(self._sql["disabled_workflows"])}
@@ -188,7 +191,7 @@ def _arguments(runs: Sequence[NewRun], numbers: Mapping[str, int]) -> tuple[obje
 
 def _single(run: NewRun, number: int) -> tuple[object, ...]:
     values = (run.accepted, run.input, run.tags, run.priority, run.delay, run.test)
-    return (*packable(_texts(run)), *values, number)
+    return (*packable(_texts(run)), *values, number, tag_terms(run.tags))
 
 
 def _texts(run: NewRun) -> tuple[str, ...]:

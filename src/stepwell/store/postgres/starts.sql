@@ -83,6 +83,13 @@ queued AS (
     CROSS JOIN LATERAL (SELECT (s.owner IN (SELECT takers.id FROM takers)) IS TRUE AS yes) AS taken
     WHERE (s.id IN (SELECT born.id FROM born)) IS TRUE
     RETURNING run_id, at, owner IS NOT NULL AS taken
+),
+tagged AS (
+    INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)
+    SELECT m.id, m.term, m.workspace, clock.now
+    FROM clock
+    CROSS JOIN unnest($14::text[], $15::text[], $16::text[]) AS m (id, term, workspace)
+    WHERE (m.id IN (SELECT born.id FROM born)) IS TRUE
 )
 SELECT run_id, at, taken
 FROM queued;
@@ -131,6 +138,12 @@ queued AS (
     FROM born
     LEFT JOIN takers ON true
     RETURNING run_id, at, owner IS NOT NULL AS taken
+),
+tagged AS (
+    INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)
+    SELECT born.id, m.term, born.workspace, born.created_at
+    FROM born
+    CROSS JOIN unnest($27::text[]) AS m (term)
 )
 SELECT run_id, at, taken
 FROM queued;

@@ -28,6 +28,7 @@ from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.rates import CALLS_MAX, PgRates
 from stepwell.store.postgres.reads import PgReads
 from stepwell.store.postgres.remote_steps import RESULTS_MAX, PgRemoteSteps
+from stepwell.store.postgres.search import PgSearch
 from stepwell.store.postgres.starts import LARGE, STARTS_MAX, PgStarts
 from stepwell.store.postgres.step_logs import PgStepLogs
 from stepwell.store.postgres.transactions import PgTransactions
@@ -94,16 +95,19 @@ class PostgresStore:
         self._remote_results = Batcher(PgRemoteSteps(db, messages).finish, RESULTS_MAX)
 
     def _bind_records(self, db: Database) -> None:
-        self._workers = workers = PgWorkers(db)
-        self.heartbeat, self.deregister, self.reap = workers.heartbeat, workers.deregister, workers.reap
-
         reads = PgReads(db)
         self.now = reads.now
         self.read_log, self.read_log_end = reads.read_log, reads.read_log_end
-        self.read_run, self.find_run, self.list_runs = reads.read_run, reads.find_run, reads.list_runs
+        self.read_run, self.find_run = reads.read_run, reads.find_run
         self.read_tickets, self.list_others = reads.read_tickets, reads.list_others
         self.list_workers, self.read_queues = reads.list_workers, reads.read_queues
         self.read_schema = reads.read_schema
+
+        search = PgSearch(db, reads)
+        self.list_runs, self.count_runs = search.list_runs, search.count_runs
+        self.list_waits = search.list_waits
+        self._workers = workers = PgWorkers(db, search)
+        self.heartbeat, self.deregister, self.reap = workers.heartbeat, workers.deregister, workers.reap
 
         definitions = PgDefinitions(db, reads)
         self._definition_reads = Batcher(definitions.read_definitions, BATCH_MEMBERS_MAX)

@@ -9,12 +9,14 @@ from stepwell.domain.ids import WorkerId
 from stepwell.store.base import REAP_CHUNK
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
+from stepwell.store.postgres.search import PgSearch
 
 
 class PgWorkers:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, search: PgSearch) -> None:
         self._db = db
         self._sql = db.sql
+        self._search = search
 
     async def register(self, worker: WorkerInfo) -> None:
         async def work(connection: Connection) -> None:
@@ -53,6 +55,7 @@ class PgWorkers:
         A claim by a worker that is being deleted waits for this transaction and then takes nothing. Most
         calls find no dead worker, with one statement.
         """
+        await self._search.fold_counts()
         any_dead, solo_due = await self._db.lease_slots.run(self._look)
         if not any_dead:
             return Reaped(0, 0, solo_due)

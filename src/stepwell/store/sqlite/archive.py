@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
-from stepwell.domain.fork.run_copy import RUN_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.fork.run_copy import RUN_COLUMNS, WAIT_COLUMNS, Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LogLineRow
@@ -17,7 +19,7 @@ _ALL = 1 << 62
 
 
 def read_tree(session: Session, run_id: RunId, *, children: bool = True) -> Sequence[RunCopy]:
-    """Copy the tree in one read transaction: the only read of several statements."""
+    """Copy the tree in one read transaction."""
     session.run("begin_read")
     try:
         ids = [row[0] for row in session.rows("tree_ids", run_id)]
@@ -39,8 +41,8 @@ def _copy(session: Session, run_id: str) -> RunCopy:
         ],
         inbox=[InboxRow(*message) for message in session.rows("read_inbox", run_id, 0, _ALL)],
         waits=[
-            NewWait(path=path, kind=kind, name=name, key=key, since=since, workspace=workspace)
-            for path, kind, name, key, since, workspace in session.rows("copy_waits", run_id)
+            NewWait(**dict(zip(WAIT_COLUMNS, wait, strict=True)))
+            for wait in session.rows("copy_waits", run_id)
         ],
         lines=[LogLineRow(*line) for line in session.rows("read_run_lines", run_id, 0, _ALL)],
     )
@@ -73,6 +75,7 @@ def write_copy(session: Session, copy: RunCopy) -> None:
     values[RUN_COLUMNS.index("test")] = int(copy.test)
     [number] = take_numbers(session, [copy])
     session.run("restore_run", *values, number)
+    session.many("insert_term", ((copy.id, term, copy.workspace, copy.created_at) for term in copy.terms))
     session.many("insert_event", ((copy.id, row.seq, *row[1:]) for row in copy.log))
     session.many(
         "restore_ticket",
@@ -90,10 +93,13 @@ def write_copy(session: Session, copy: RunCopy) -> None:
         ),
     )
     session.many("insert_message", ((copy.id, *message) for message in copy.inbox))
-    session.many(
-        "put_wait", ((copy.id, w.path, w.kind, w.name, w.key, w.since, copy.workspace) for w in copy.waits)
-    )
+    waits = [replace(wait, workspace=copy.workspace) for wait in copy.waits]
+    session.many("put_wait", (wait_values(copy.id, wait) for wait in waits))
     session.many("restore_line", ((copy.id, *line) for line in copy.lines))
+
+
+def wait_values(run_id: str, wait: NewWait) -> tuple[object, ...]:
+    return (run_id, *(getattr(wait, name) for name in WAIT_COLUMNS))
 
 
 def remove(session: Session, run_id: RunId) -> Removal:
@@ -132,6 +138,5 @@ def purge_events(session: Session, older_than: float) -> int:
 
 def _drop(session: Session, ids: Iterable[str]) -> None:
     rows = [(run_id,) for run_id in ids]
-    session.many("delete_events", rows)
-    session.many("delete_lines", rows)
-    session.many("delete_run", rows)
+    for name in ("delete_events", "delete_lines", "delete_terms", "delete_run"):
+        session.many(name, rows)

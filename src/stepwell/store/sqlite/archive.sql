@@ -32,7 +32,7 @@ WHERE run_id = ?1
 ORDER BY path;
 
 -- name: copy_waits
-SELECT path, kind, name, key, since, workspace
+SELECT path, kind, name, key, since, workspace, what, seq, opened_at, due_at
 FROM waits
 WHERE run_id = ?1
 ORDER BY path;

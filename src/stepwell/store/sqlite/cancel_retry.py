@@ -89,4 +89,5 @@ def retry(
     due_and_log = (now, now, head, base, at)
     session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)
     session.run("retry_run", run_id)
+    session.run("delete_words", run_id)
     return RetryOutcome.RETRIED

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewRun, Outcome, Park
 from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.domain.fork.run_copy import refused_child
-from stepwell.store.sqlite.archive import write_copy
+from stepwell.domain.search import word_terms
+from stepwell.store.sqlite.archive import wait_values, write_copy
 from stepwell.store.sqlite.errors import BAD_VALUE
 from stepwell.store.sqlite.messages import InboxWriter, deliver
 from stepwell.store.sqlite.session import Session, as_list
@@ -88,7 +89,7 @@ def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
     if not accepted:
         return answers
     _append(session, accepted)
-    _note(session, [member for member, _, _ in accepted])
+    _note(session, accepted)
     woken, notices = _reach_out(session, accepted)
     _end(session, accepted)
     if notices:  # after the park that they end
@@ -123,12 +124,13 @@ def _append(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -
     )
 
 
-def _note(session: Session, members: Sequence[Commit]) -> None:
+def _note(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> None:
     """Delete consumed messages; open and close waits."""
+    members = [member for member, _, _ in accepted]
     consumed = [(member.run_id, key) for member in members for key in member.consumed]
     opened = [
-        (member.run_id, wait.path, wait.kind, wait.name, wait.key, wait.since, wait.workspace)
-        for member in members
+        wait_values(member.run_id, wait.opened(member, at))
+        for member, _, at in accepted
         for wait in member.waits_opened
     ]
     closed = [(member.run_id, path) for member in members for path in member.waits_closed]
@@ -190,7 +192,7 @@ def _start_children(session: Session, runs: Sequence[NewRun]) -> list[Message]:
 
 def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> None:
     """Write tickets and runs: an owner continues, parks or finishes."""
-    continued, parked, parked_runs, finished = [], [], [], []
+    continued, parked, parked_runs, finished, words = [], [], [], [], []
     for member, fence, at in accepted:
         then = member.then
         if isinstance(then, Finish):
@@ -200,6 +202,7 @@ def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> N
                     *(then.where_at, then.started_at or None, at),
                 )
             )
+            words += [(member.run_id, term) for term in word_terms(then.words)]
             continue
         row = (
             member.run_id,
@@ -225,3 +228,5 @@ def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> N
         ids = [(row[0],) for row in finished]
         for name in ("delete_tickets", "delete_waits", "delete_inbox"):
             session.many(name, ids)
+    if words:
+        session.many("insert_word", words)

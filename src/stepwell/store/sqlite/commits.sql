@@ -68,8 +68,10 @@ DELETE FROM inbox
 WHERE run_id = ?1 AND key = ?2;
 
 -- name: put_wait
-INSERT OR REPLACE INTO waits (run_id, path, kind, name, key, since, workspace)
-VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO waits (
+    run_id, path, kind, name, key, since, workspace, what, seq, opened_at, due_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: delete_wait
 DELETE FROM waits

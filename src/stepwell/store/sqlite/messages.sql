@@ -19,7 +19,8 @@ CROSS JOIN inbox ON inbox.run_id = wanted.value ->> 0 AND inbox.key = wanted.val
 -- name: open_waits
 SELECT run_id, waits.path
 FROM json_each(?1) AS wanted
-CROSS JOIN waits ON waits.run_id = wanted.value ->> 0 AND waits.path = wanted.value ->> 1;
+CROSS JOIN waits
+    ON waits.run_id = wanted.value ->> 0 AND waits.path = wanted.value ->> 1 AND waits.kind = 'decision';
 
 -- name: count_inbox
 SELECT count(*)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from stepwell.domain.commit import (
     LogRow,
-    RunFilter,
     RunRow,
     TicketRow,
 )
@@ -27,7 +25,7 @@ def read_log_end(session: Session, run_id: RunId, *, count: int = 1) -> Sequence
 
 def read_run(session: Session, run_id: RunId) -> RunRow | None:
     row = session.row("read_run", run_id)
-    return None if row is None else _run_row(row)
+    return None if row is None else run_row(row)
 
 
 def find_run(session: Session, workspace: str, key: str) -> RunId | None:
@@ -35,24 +33,7 @@ def find_run(session: Session, workspace: str, key: str) -> RunId | None:
     return None if row is None else RunId(row[0])
 
 
-def list_runs(session: Session, filter: RunFilter) -> Sequence[RunRow]:
-    values: dict[str, Any] = {
-        "workspace": filter.workspace,
-        "workflow": filter.workflow,
-        "statuses": as_list(list(filter.statuses)),
-        "limit": filter.limit,
-        "before": filter.before,
-        "key": filter.key,
-        "parent": filter.parent,
-    }
-    if filter.key or filter.parent:
-        name = "list_runs_narrow"
-    else:
-        name = "list_runs_before" if filter.before else "list_runs"
-    return [_run_row(row) for row in session.rows_named(name, values)]
-
-
-def _run_row(row: Row) -> RunRow:
+def run_row(row: Row) -> RunRow:
     return RunRow(
         id=row[0],
         workspace=row[1],

@@ -11,8 +11,10 @@
 --                     `lease` (random) is the fence, `head` the last seq, `wakes` counts deliveries,
 --                     `due_at` is when somebody must look (Infinity: only a message can wake it)
 --   inbox             messages for a run that its owner has not taken into the log yet, in order of n
---   waits             open waits that others must find: broadcast events and decisions; and how far runs
---                     have taken events (kind cursor)
+--   run_terms         tags of runs and words of their errors, to find them by
+--   run_counts        how many runs there are, kept by triggers
+--   waits             open waits that others must find: signals, broadcast events and decisions; and how far
+--                     runs have taken events (kind cursor)
 --   published_events  broadcast events, kept for a while for runs that are about to wait
 --   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot);
 --                     `drain` is a request to stop: JSON with who asked for it, when and why
@@ -67,7 +69,61 @@ CREATE TABLE runs (
 -- The idempotency key. A start that has one looks here first; without one a run is known by its id.
 CREATE UNIQUE INDEX runs_key ON runs (workspace, key) WHERE key <> '';
 
-CREATE INDEX runs_parent ON runs (parent, id) WHERE parent <> '';
+-- Lists, newest first. Those of a workflow, version, queue or status go from group to group; `run_counts` says
+-- which groups there are.
+CREATE INDEX runs_newest ON runs (workspace, created_at, id);
+
+CREATE INDEX runs_group ON runs (workspace, workflow, version, queue, status, created_at, id);
+
+CREATE INDEX runs_trigger ON runs (workspace, "trigger", created_at, id) WHERE "trigger" <> 'api';
+
+CREATE INDEX runs_parent ON runs (parent, created_at, id) WHERE parent <> '';
+
+-- What else a run is found by.
+CREATE TABLE run_terms (
+    run_id TEXT NOT NULL,
+    term TEXT NOT NULL, -- a tag of the run, or a word of its error
+    workspace TEXT NOT NULL,
+    created_at REAL NOT NULL, -- of the run
+    PRIMARY KEY (run_id, term)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX run_terms_term ON run_terms (workspace, term, created_at, run_id);
+
+-- How many runs there are, by stored status.
+CREATE TABLE run_counts (
+    workspace TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    status TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (workspace, workflow, version, queue, status)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER runs_started AFTER INSERT ON runs
+BEGIN
+    INSERT INTO run_counts (workspace, workflow, version, queue, status, n)
+    VALUES (NEW.workspace, NEW.workflow, NEW.version, NEW.queue, NEW.status, 1)
+    ON CONFLICT DO UPDATE SET n = n + 1;
+END;
+
+CREATE TRIGGER runs_moved AFTER UPDATE OF status ON runs WHEN NEW.status <> OLD.status
+BEGIN
+    UPDATE run_counts SET n = n - 1
+    WHERE workspace = OLD.workspace AND workflow = OLD.workflow AND version = OLD.version
+        AND queue = OLD.queue AND status = OLD.status;
+    INSERT INTO run_counts (workspace, workflow, version, queue, status, n)
+    VALUES (NEW.workspace, NEW.workflow, NEW.version, NEW.queue, NEW.status, 1)
+    ON CONFLICT DO UPDATE SET n = n + 1;
+END;
+
+CREATE TRIGGER runs_removed AFTER DELETE ON runs
+BEGIN
+    UPDATE run_counts SET n = n - 1
+    WHERE workspace = OLD.workspace AND workflow = OLD.workflow AND version = OLD.version
+        AND queue = OLD.queue AND status = OLD.status;
+END;
 
 -- With a rowid: new rows go to the end of the table and only the narrow index is touched in the middle.
 -- COMMIT of one event for each of 50 runs took 0.6 to 0.8 ms, WITHOUT ROWID 0.8 to 1.1 ms.
@@ -156,8 +212,17 @@ CREATE TABLE waits (
     key TEXT NOT NULL,
     since REAL NOT NULL,
     workspace TEXT NOT NULL DEFAULT 'default',
+    what TEXT NOT NULL DEFAULT '', -- signal | event | approval | trigger
+    seq INTEGER NOT NULL DEFAULT 0, -- of its wait_opened event
+    opened_at REAL NOT NULL DEFAULT 0,
+    due_at REAL,
     PRIMARY KEY (run_id, path)
 ) STRICT, WITHOUT ROWID;
+
+-- Open waits of all runs, newest first; of one name.
+CREATE INDEX waits_open ON waits (workspace, what, opened_at, run_id, path) WHERE what <> '';
+
+CREATE INDEX waits_name ON waits (workspace, what, name, opened_at, run_id, path) WHERE what <> '';
 
 CREATE INDEX waits_event ON waits (workspace, name, key, run_id, since, path) WHERE kind = 'event';
 

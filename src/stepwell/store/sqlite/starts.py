@@ -10,6 +10,7 @@ from stepwell.domain.admission import clear_blocked_owners, requested_lanes
 from stepwell.domain.commit import Identity, NewRun, Started
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
+from stepwell.domain.search import tag_terms
 from stepwell.store.sqlite.limits import slots_now
 from stepwell.store.sqlite.session import Session, as_list
 
@@ -91,6 +92,14 @@ def _insert(session: Session, runs: Sequence[NewRun], takers: set[str]) -> None:
             for run, number in zip(runs, numbers, strict=True)
         ),
     )
+    terms = [
+        (run.id, term, run.workspace, now)
+        for run in runs
+        if run.tags != b"{}"
+        for term in tag_terms(run.tags)
+    ]
+    if terms:
+        session.many("insert_term", terms)
     session.many("insert_event", ((run.id, 1, "accepted", "", 0, now, run.accepted) for run in runs))
     session.many("insert_ticket", [_ticket(run, run.wanted and run.owner in takers, now) for run in runs])
 

@@ -27,6 +27,7 @@ from stepwell.store.sqlite import (
     rates,
     reads,
     remote_steps,
+    search,
     starts,
     step_logs,
     transactions,
@@ -130,7 +131,9 @@ class SqliteStore:
     read_log_end = _read(reads.read_log_end)
     read_run = _read(reads.read_run)
     find_run = _read(reads.find_run)
-    list_runs = _read(reads.list_runs)
+    list_runs = _read(search.list_runs)
+    count_runs = _read(search.count_runs)
+    list_waits = _read(search.list_waits)
     read_tickets = _read(reads.read_tickets)
     read_queues = _read(reads.read_queues)
     read_schema = _read(database_file.read_schema)

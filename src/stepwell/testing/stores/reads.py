@@ -10,6 +10,7 @@ import pytest
 
 from stepwell.domain.commit import Definition, RunFilter
 from stepwell.domain.ids import RunId
+from stepwell.domain.search import place_of
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import Scene, checked
 
@@ -24,11 +25,13 @@ class ListRules:
         runs = [await scene.start() for _ in range(7)]
         newest = runs[::-1]
 
-        first = await listed(scene, limit=3)
-        second = await listed(scene, limit=3, before=first[-1])
-        third = await listed(scene, limit=3, before=second[-1])
+        pages: list[list[str]] = []
+        before = ""
+        while page := await scene.store.list_runs(RunFilter(limit=3, before=before)):
+            pages.append([row.id for row in page])
+            before = place_of(page[-1], RunFilter())
 
-        assert [*first, *second, *third] == newest
+        assert pages == [newest[:3], newest[3:6], newest[6:]]
 
     @checked
     async def test_each_filter_alone_and_together(self, scene: Scene) -> None:

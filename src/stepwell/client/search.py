@@ -1,0 +1,240 @@
+"""Search: lists of runs and open waits of a workspace, and how many runs there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from stepwell.client.store_access import StoreAccess
+from stepwell.domain.commit import NEVER, RunFilter, RunRow
+from stepwell.domain.events import Event, WaitOpened
+from stepwell.domain.ids import RunId
+from stepwell.domain.search import (
+    WAITS,
+    Page,
+    WaitFilter,
+    WaitRow,
+    bounds_of,
+    place_of,
+    wait_place,
+    words_of,
+)
+from stepwell.domain.state import OpenChoice, RunState, apply
+from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.text import checked_text
+from stepwell.domain.whole_numbers import whole_number
+from stepwell.errors import InvalidInput, excerpt
+
+LIMIT_MAX = 100_000
+_TAGS_MAX = 20
+
+Moment = float | datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitInfo:
+    """An open wait of some run that somebody can answer."""
+
+    run: str
+    workflow: str
+    number: int  # of the run, within its workflow
+    path: str
+    what: str  # signal | event | approval | trigger
+    name: str
+    key: str = ""
+    title: str = ""
+    assignees: tuple[str, ...] = ()
+    form: Any = None  # the JSON Schema of its answer
+    choices: tuple[OpenChoice, ...] = ()  # for a trigger: the possible transitions
+    opened_at: float = 0.0
+    due_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCounts:
+    """How many runs there are, in all and by status; then for each workflow and each queue by status."""
+
+    total: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+    workflows: dict[str, dict[str, int]] = field(default_factory=dict)
+    queues: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+class Search:
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+
+    async def runs(
+        self,
+        *,
+        workflow: str,
+        version: str,
+        queue: str,
+        status: Status | str | Sequence[Status | str],
+        key: str,
+        key_prefix: str,
+        parent: str,
+        trigger: str,
+        tags: Mapping[str, str] | None,
+        error: str,
+        since: Moment | None,
+        until: Moment | None,
+        before: str,
+        limit: int,
+    ) -> Page[RunRow]:
+        matching = RunFilter(
+            workspace=self._access.workspace,
+            workflow=checked_text(workflow, "workflow"),
+            version=checked_text(version, "version"),
+            queue=checked_text(queue, "queue"),
+            statuses=checked_statuses(status),
+            key=checked_text(key, "key"),
+            prefix=checked_text(key_prefix, "key_prefix"),
+            parent=checked_text(parent, "parent"),
+            trigger=checked_text(trigger, "trigger"),
+            tags=_checked_tags(tags),
+            words=_checked_words(error),
+            since=_checked_moment(since, "since", 0.0),
+            until=_checked_moment(until, "until", NEVER),
+            limit=whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput) + 1,
+        )
+        place = await self._place(checked_text(before, "before"), matching)
+        matching = msgspec.structs.replace(matching, before=place)
+        bounds_of(matching)
+        rows = await self._access.store.list_runs(matching)
+        more = len(rows) > limit > 0
+        return Page(rows[:limit], place_of(rows[limit - 1], matching) if more else "")
+
+    async def _place(self, before: str, filter: RunFilter) -> str:
+        """`before` may also be the id of the last run that was seen."""
+        if not before or "/" in before or filter.prefix:
+            return before
+        row = await self._access.store.read_run(RunId(before))
+        if row is None or row.workspace != filter.workspace:
+            raise InvalidInput(
+                f"before is {excerpt(before)}, and there is no such run",
+                hint="pass the `next` of the page before",
+            )
+        return place_of(row, filter)
+
+    async def counts(self, *, workflow: str, queue: str) -> RunCounts:
+        checked_text(workflow, "workflow")
+        checked_text(queue, "queue")
+        counts = RunCounts()
+        total = 0
+        for row in await self._access.store.count_runs(self._access.workspace):
+            if workflow not in ("", row.workflow) or queue not in ("", row.queue):
+                continue
+            total += row.runs
+            for by_status in (
+                counts.statuses,
+                counts.workflows.setdefault(row.workflow, {}),
+                counts.queues.setdefault(row.queue, {}),
+            ):
+                by_status[row.status.value] = by_status.get(row.status.value, 0) + row.runs
+        return RunCounts(
+            total=total, statuses=counts.statuses, workflows=counts.workflows, queues=counts.queues
+        )
+
+    async def waits(self, *, what: str | Sequence[str], name: str, before: str, limit: int) -> Page[WaitInfo]:
+        whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
+        filter = WaitFilter(
+            workspace=self._access.workspace,
+            whats=_checked_whats(what),
+            name=checked_text(name, "name"),
+            before=checked_text(before, "before"),
+            limit=limit + 1,
+        )
+        rows = await self._access.store.list_waits(filter)
+        more = len(rows) > limit > 0
+        return Page([_info(row) for row in rows[:limit]], wait_place(rows[limit - 1]) if more else "")
+
+    async def approvals(
+        self, *, name: str, assignee: str, roles: Collection[str], before: str, limit: int
+    ) -> Page[WaitInfo]:
+        """For an assignee also those that are assigned to nobody: everybody may decide them."""
+        names = {checked_text(assignee, "assignee"), *(f"role:{checked_text(r, 'role')}" for r in roles)} - {
+            ""
+        }
+        approvals: Page[WaitInfo] = Page()
+        place = before
+        while len(approvals) < limit or not limit:
+            page = await self.waits(what="approval", name=name, before=place, limit=limit - len(approvals))
+            approvals += [w for w in page if not names or not w.assignees or names.intersection(w.assignees)]
+            approvals.next = place = page.next
+            if not place:
+                break
+        return approvals
+
+
+def _info(row: WaitRow) -> WaitInfo:
+    values: dict[str, Any] = {}
+    if row.opened:
+        state = RunState()
+        fact = msgspec.json.decode(row.opened, type=WaitOpened)
+        apply(state, Event(1, row.opened_at, row.path, 0, fact))
+        wait = state.waits[row.path]
+        values = {
+            "title": wait.title,
+            "assignees": tuple(wait.assignees),
+            "form": wait.form,
+            "choices": tuple(wait.choices),
+        }
+    return WaitInfo(
+        run=row.run_id,
+        workflow=row.workflow,
+        number=row.number,
+        path=row.path,
+        what=row.what,
+        name=row.name,
+        key=row.key,
+        opened_at=row.opened_at,
+        due_at=row.due_at,
+        **values,
+    )
+
+
+def _checked_tags(tags: object) -> tuple[tuple[str, str], ...]:
+    if tags is None:
+        return ()
+    if not isinstance(tags, Mapping) or any(
+        not isinstance(text, str) for pair in tags.items() for text in pair
+    ):
+        raise InvalidInput(
+            f"tags are {excerpt(tags)}", hint='names and values are text: tags={"customer": "7"}'
+        )
+    whole_number(len(tags), "the number of tags", 0, _TAGS_MAX, wrong=InvalidInput)
+    return tuple(tags.items())
+
+
+def _checked_words(error: object) -> tuple[str, ...]:
+    if not isinstance(error, str):
+        raise InvalidInput(f"error is {excerpt(error)}", hint="pass words of the error")
+    words = words_of(error)
+    if error and not words:
+        raise InvalidInput(f"error is {excerpt(error)}, which has no words", hint="pass words of the error")
+    return words
+
+
+def _checked_moment(moment: object, name: str, default: float) -> float:
+    if moment is None:
+        return default
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment.timestamp()
+    if isinstance(moment, int | float) and not isinstance(moment, bool) and not math.isnan(moment):
+        return float(moment)
+    raise InvalidInput(
+        f"{name} is {excerpt(moment)}", hint="pass seconds since 1970, or a datetime with a time zone"
+    )
+
+
+def _checked_whats(what: object) -> tuple[str, ...]:
+    names = (what,) if isinstance(what, str) else what
+    if not isinstance(names, Sequence) or any(name not in WAITS for name in names):
+        raise InvalidInput(f"what is {excerpt(what)}", hint=f"use some of {', '.join(WAITS)}")
+    return tuple(dict.fromkeys(names)) or WAITS

@@ -1,0 +1,57 @@
+"""Search in the memory store: every run is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepwell.domain.commit import RunFilter, RunRow
+from stepwell.domain.search import (
+    RunCount,
+    WaitFilter,
+    WaitRow,
+    first_waits,
+    fits,
+    in_order,
+    shown_counts,
+    tag_terms,
+    word_terms,
+)
+from stepwell.store.memory.reads import MemoryReads
+
+
+class MemorySearch(MemoryReads):
+    async def list_runs(self, filter: RunFilter) -> Sequence[RunRow]:
+        rows: list[RunRow] = []
+        for run_id, run in self._runs.items():
+            row = await self.read_run(run_id)
+            terms = [*tag_terms(run.row.tags), *word_terms(run.words)]
+            if row is not None and fits(row, run.queue, terms, filter):
+                rows.append(row)
+        return in_order(rows, filter)[: filter.limit]
+
+    async def count_runs(self, workspace: str) -> Sequence[RunCount]:
+        rows = [(await self.read_run(run_id), run.queue) for run_id, run in self._runs.items()]
+        counted = [
+            (row.workflow, row.version, queue, row.status.value, 1)
+            for row, queue in rows
+            if row is not None and row.workspace == workspace
+        ]
+        return shown_counts(counted, ())
+
+    async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
+        rows: list[WaitRow] = []
+        for (run_id, _), wait in self._waits.items():
+            place = (wait.opened_at, run_id, wait.path)
+            if wait.workspace != filter.workspace or wait.what not in filter.whats or place >= filter.place:
+                continue
+            if filter.name not in ("", wait.name):
+                continue
+            run = self._runs[run_id]
+            opened = run.log[wait.seq - 1].payload if wait.seq else b""
+            rows.append(
+                WaitRow(
+                    *(run_id, run.row.workflow, run.row.number, wait.path, wait.what, wait.name, wait.key),
+                    *(wait.opened_at, wait.due_at, opened),
+                )
+            )
+        return first_waits(rows, filter)
