@@ -355,3 +355,35 @@ async def test_large_payloads_arrive_whole(memory_engines: Engines) -> None:
         assert received == next(e for e in await listed(engine.handle(run.id)) if e.kind == "received")
         with pytest.raises(AlreadyDecided):
             await (await client.start(listening, 1)).decide(True)
+
+
+@pytest.mark.req("A4", "K40")
+async def test_runs_and_waits_are_found_and_counted(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        run = await client.start(asking, "well?", tags={"customer": "7"}, key="order-1")
+        await client.start(doubling, 1, tags={"customer": "7", "a": "b=c"})
+        await run.waiting_for("approval")
+
+        for filter in (
+            {"tags": {"customer": "7", "a": "b=c"}},
+            {"key": "order-1"},
+            {"key_prefix": "order-"},
+            {"trigger": "api", "since": 1.0, "until": 1e10},
+            {"error": "nothing"},
+            {"workflow": "asking", "queue": "default"},
+        ):
+            here, there = await client.runs(**filter), await engine.runs(**filter)
+            assert [row.id for row in here] == [row.id for row in there]
+        first = await client.runs(tags={"customer": "7"}, limit=1)
+        assert len(await client.runs(tags={"customer": "7"}, limit=1, before=first.next)) == 1
+        await until_counted(client, engine)
+        assert same(list(await client.waits()), list(await engine.waits()))
+        assert same(list(await client.approvals()), list(await engine.approvals()))
+
+
+async def until_counted(client: Client, engine: Client) -> None:
+    async def equal() -> bool:
+        counts = await client.counts()
+        return counts == await engine.counts() and counts.total == 2
+
+    await until(equal)

@@ -16,6 +16,7 @@ from stepwell.client.handle import RunHandle
 from stepwell.client.keys import Keys
 from stepwell.client.operations import HoldInfo, Holds
 from stepwell.client.options import (
+    ListOptions,
     ManyOptions,
     NamedStartOptions,
     StartOptions,
@@ -26,7 +27,7 @@ from stepwell.client.options import (
 )
 from stepwell.client.rates import StartRate, checked_rates, raise_if_limited, windows_of
 from stepwell.client.replay_guard import refuse_in_workflow_code
-from stepwell.client.search import Moment, RunCounts, Search, WaitInfo
+from stepwell.client.search import RunCounts, Search, WaitInfo
 from stepwell.client.store_access import StoreAccess
 from stepwell.client.workflows import WorkflowInfo, Workflows
 from stepwell.domain.codec import PLAIN, canonical, encoded_by_type, limited
@@ -55,7 +56,6 @@ from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import Full, RatedStart, Window
 from stepwell.domain.scope_holds import HoldKind
 from stepwell.domain.search import Page
-from stepwell.domain.status import Status
 from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
 from stepwell.errors import (
@@ -321,45 +321,13 @@ class Client(StoreAccess):
         run_id = await self.store.find_run(self.workspace, checked_text(key, "key"))
         return None if run_id is None else RunHandle(self, run_id, PLAIN.decode, ours=True)
 
-    async def runs(
-        self,
-        *,
-        workflow: str = "",
-        version: str = "",
-        queue: str = "",
-        status: Status | str | Sequence[Status | str] = (),
-        key: str = "",
-        key_prefix: str = "",
-        parent: str = "",
-        trigger: str = "",
-        tags: Mapping[str, str] | None = None,
-        error: str = "",
-        since: Moment | None = None,
-        until: Moment | None = None,
-        before: str = "",
-        limit: int = 100,
-    ) -> Page[RunRow]:
+    async def runs(self, **filter: Unpack[ListOptions]) -> Page[RunRow]:
         """List the newest matching runs; the `next` of a page is the `before` of the page after it.
 
         `tags`: they have all of these. `error`: their error has all of these words. `since`, `until`: created
         from then on, and before then. With `key_prefix` they are sorted by key, the last one first.
         """
-        return await self._search.runs(
-            workflow=workflow,
-            version=version,
-            queue=queue,
-            status=status,
-            key=key,
-            key_prefix=key_prefix,
-            parent=parent,
-            trigger=trigger,
-            tags=tags,
-            error=error,
-            since=since,
-            until=until,
-            before=before,
-            limit=limit,
-        )
+        return await self._search.runs(**filter)
 
     async def counts(self, *, workflow: str = "", queue: str = "") -> RunCounts:
         """Count the runs of this workspace by status, and by status for each workflow and queue."""

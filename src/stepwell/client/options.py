@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypedDict
 
 from stepwell.domain.codec import PLAIN, limited
@@ -13,6 +14,8 @@ from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import checked_priority, whole_number
 from stepwell.errors import InvalidInput, excerpt
+
+Moment = float | datetime
 
 
 class _Options(TypedDict, total=False):
@@ -71,7 +74,17 @@ class ListOptions(TypedDict, total=False):
     """Which runs to list."""
 
     workflow: str
+    version: str
+    queue: str
     status: Status | str | Sequence[Status | str]
+    key: str
+    key_prefix: str
+    parent: str
+    trigger: str
+    tags: Mapping[str, str] | None
+    error: str
+    since: Moment | None
+    until: Moment | None
     before: str
     limit: int
 

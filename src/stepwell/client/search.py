@@ -6,10 +6,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from stepwell.client.options import ListOptions
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.commit import NEVER, RunFilter, RunRow
 from stepwell.domain.events import Event, WaitOpened
@@ -25,15 +27,14 @@ from stepwell.domain.search import (
     words_of,
 )
 from stepwell.domain.state import OpenChoice, RunState, apply
-from stepwell.domain.status import Status, checked_statuses
+from stepwell.domain.status import checked_statuses
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidInput, excerpt
 
 LIMIT_MAX = 100_000
 _TAGS_MAX = 20
-
-Moment = float | datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,42 +70,11 @@ class Search:
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
 
-    async def runs(
-        self,
-        *,
-        workflow: str,
-        version: str,
-        queue: str,
-        status: Status | str | Sequence[Status | str],
-        key: str,
-        key_prefix: str,
-        parent: str,
-        trigger: str,
-        tags: Mapping[str, str] | None,
-        error: str,
-        since: Moment | None,
-        until: Moment | None,
-        before: str,
-        limit: int,
-    ) -> Page[RunRow]:
-        matching = RunFilter(
-            workspace=self._access.workspace,
-            workflow=checked_text(workflow, "workflow"),
-            version=checked_text(version, "version"),
-            queue=checked_text(queue, "queue"),
-            statuses=checked_statuses(status),
-            key=checked_text(key, "key"),
-            prefix=checked_text(key_prefix, "key_prefix"),
-            parent=checked_text(parent, "parent"),
-            trigger=checked_text(trigger, "trigger"),
-            tags=_checked_tags(tags),
-            words=_checked_words(error),
-            since=_checked_moment(since, "since", 0.0),
-            until=_checked_moment(until, "until", NEVER),
-            limit=whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput) + 1,
-        )
-        place = await self._place(checked_text(before, "before"), matching)
-        matching = msgspec.structs.replace(matching, before=place)
+    async def runs(self, **filter: Unpack[ListOptions]) -> Page[RunRow]:
+        matching, before = checked_filter(filter)
+        limit = matching.limit
+        matching = replace(matching, workspace=self._access.workspace, limit=limit + 1)
+        matching = replace(matching, before=await self._place(before, matching))
         bounds_of(matching)
         rows = await self._access.store.list_runs(matching)
         more = len(rows) > limit > 0
@@ -145,7 +115,7 @@ class Search:
         whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
         filter = WaitFilter(
             workspace=self._access.workspace,
-            whats=_checked_whats(what),
+            whats=checked_whats(what),
             name=checked_text(name, "name"),
             before=checked_text(before, "before"),
             limit=limit + 1,
@@ -170,6 +140,34 @@ class Search:
             if not place:
                 break
         return approvals
+
+
+def checked_filter(filter: ListOptions) -> tuple[RunFilter, str]:
+    """What a caller asks for, and `before`, checked alike for a database and a server."""
+    for name in filter:
+        if name not in ListOptions.__annotations__:
+            names = ListOptions.__annotations__
+            raise InvalidInput(f"runs has no filter {excerpt(name)}", hint=did_you_mean_one_of(name, names))
+
+    def text(name: str) -> str:
+        return checked_text(cast(Any, filter).get(name, ""), name)
+
+    wanted = RunFilter(
+        workflow=text("workflow"),
+        version=text("version"),
+        queue=text("queue"),
+        statuses=checked_statuses(filter.get("status", ())),
+        key=text("key"),
+        prefix=text("key_prefix"),
+        parent=text("parent"),
+        trigger=text("trigger"),
+        tags=_checked_tags(filter.get("tags")),
+        words=_checked_words(filter.get("error", "")),
+        since=_checked_moment(filter.get("since"), "since", 0.0),
+        until=_checked_moment(filter.get("until"), "until", NEVER),
+        limit=whole_number(filter.get("limit", 100), "limit", 0, LIMIT_MAX, wrong=InvalidInput),
+    )
+    return wanted, text("before")
 
 
 def _info(row: WaitRow) -> WaitInfo:
@@ -233,7 +231,7 @@ def _checked_moment(moment: object, name: str, default: float) -> float:
     )
 
 
-def _checked_whats(what: object) -> tuple[str, ...]:
+def checked_whats(what: object) -> tuple[str, ...]:
     names = (what,) if isinstance(what, str) else what
     if not isinstance(names, Sequence) or any(name not in WAITS for name in names):
         raise InvalidInput(f"what is {excerpt(what)}", hint=f"use some of {', '.join(WAITS)}")

@@ -18,14 +18,12 @@ from stepwell.client import Client, RunHandle
 from stepwell.client.options import checked_options
 from stepwell.client.rates import StartRate
 from stepwell.domain.codec import PLAIN, encoded_by_type
-from stepwell.domain.commit import RunRow, WorkerRow
+from stepwell.domain.commit import WorkerRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
 from stepwell.domain.new_run import NO_INPUT, encoded_input, startable
 from stepwell.domain.queues import QueueUse
-from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.text import checked_text
-from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import (
     InvalidInput,
     InvalidRequest,
@@ -34,11 +32,12 @@ from stepwell.errors import (
     SettingsInvalid,
     excerpt,
 )
-from stepwell.http_client.connection import Connection, Params
+from stepwell.http_client.connection import Connection
 from stepwell.http_client.derived_runs import HttpDerivedRuns
 from stepwell.http_client.handle import HttpRunHandle
 from stepwell.http_client.keys import HttpKeys
-from stepwell.http_client.rows import Fields, fields_of, flag_of, listed, row_of, run_row, text_of
+from stepwell.http_client.rows import Fields, fields_of, flag_of, listed, row_of, text_of
+from stepwell.http_client.search import HttpSearch
 from stepwell.http_client.workflows import HttpWorkflows
 from stepwell.store.base import Store
 from stepwell.system import SystemClock, SystemIds
@@ -73,6 +72,7 @@ class HttpClient(Client):
 
     def _bind(self) -> None:
         self._workflows = HttpWorkflows(self, self.connection)
+        self._search = HttpSearch(self, self.connection)
         self.derived_runs = HttpDerivedRuns(self, self.connection, self._handle)
 
     async def open(self) -> None:
@@ -169,29 +169,6 @@ class HttpClient(Client):
             return None
         runs = listed(await self.connection.get("/runs", {"key": key}), "runs")
         return self._handle(RunId(text_of(runs[0], "id")), PLAIN.decode) if runs else None
-
-    async def runs(
-        self,
-        *,
-        workflow: str = "",
-        status: Status | str | Sequence[Status | str] = (),
-        before: str = "",
-        limit: int = 100,
-    ) -> Sequence[RunRow]:
-        checked_text(workflow, "workflow")
-        checked_text(before, "before")
-        whole_number(limit, "limit", 0, 100_000, wrong=InvalidInput)
-        statuses = [str(one) for one in checked_statuses(status)]
-        rows: list[RunRow] = []
-        while len(rows) < limit:
-            size = min(limit - len(rows), _PAGE_MAX)
-            params: Params = {"workflow": workflow, "status": statuses, "before": before, "limit": size}
-            page = listed(await self.connection.get("/runs", params), "runs")
-            rows += [run_row(fields, self.workspace) for fields in page]
-            if len(page) < size:
-                break
-            before = rows[-1].id
-        return rows
 
     # Limits
 

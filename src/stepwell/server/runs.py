@@ -233,35 +233,14 @@ async def _wait(request: Request, run: RunHandle[Any], limit: float) -> None:
 # Reading
 
 
-async def list_runs(
-    request: Request,
-    *,
-    workflow: str = "",
-    status: Statuses = None,
-    key: str = "",
-    before: Annotated[str, Query(max_length=200, description="id of a run: only older ones")] = "",
-    cursor: Annotated[str, Query(max_length=500)] = "",
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
-) -> views.RunPage:
-    """List runs, newest first."""
-    caller = caller_of(request)
-    if key:
-        run = await caller.engine.find(key)
-        rows = [] if run is None else [(await caller.run(run.id))[1]]
-        rows = [
-            row for row in rows if workflow in ("", row.workflow) and (not status or row.status in status)
-        ]
-        return views.RunPage(runs=[views.summary(row, _root(request)) for row in rows], cursor=None)
-    return await page_of(request, workflow, status or [], cursor, limit, before=before)
-
-
 async def page_of(
-    request: Request, workflow: str, status: list[Status], cursor: str, limit: int, *, before: str = ""
+    request: Request, status: list[Status], cursor: str, limit: int, *, before: str = "", **filter: Any
 ) -> views.RunPage:
     caller = caller_of(request)
-    purpose = ("runs", caller.principal.workspace, workflow, *sorted(status))
+    named = [f"{name}={value}" for name, value in sorted(filter.items()) if value]
+    purpose = ("runs", caller.principal.workspace, *named, *sorted(status))
     before = cursors.read_text(cursor, *purpose) if cursor else before
-    rows = await caller.engine.runs(workflow=workflow, status=status, before=before, limit=limit)
+    rows = await caller.engine.runs(status=status, before=before, limit=limit, **filter)
     after = cursors.write(rows.next, *purpose) if rows.next else None
     return views.RunPage(runs=[views.summary(row, _root(request)) for row in rows], cursor=after)
 

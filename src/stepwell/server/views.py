@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from stepwell.client.search import WaitInfo
 from stepwell.client.workflows import WorkflowInfo
 from stepwell.domain.access import Credential
 from stepwell.domain.commit import Definition, LogRow, RunRow
@@ -93,6 +94,46 @@ class RunView(RunSummary):
 
 class RunPage(BaseModel):
     runs: list[RunSummary]
+    cursor: str | None = Field(description="pass it to get the next page; null: this was the last")
+
+
+class CountsView(BaseModel):
+    """How many runs there are, in all and by status; then for each workflow and each queue by status."""
+
+    total: int
+    statuses: dict[str, int]
+    workflows: dict[str, dict[str, int]]
+    queues: dict[str, dict[str, int]]
+
+
+class ChoiceView(BaseModel):
+    """A transition that a person may trigger."""
+
+    name: str
+    form: Any = None
+    title: str = ""
+
+
+class OpenWaitView(BaseModel):
+    """An open wait of some run that somebody can answer."""
+
+    run: str = Field(examples=[_ID])
+    workflow: str
+    number: int
+    path: str
+    what: str = Field(description="signal, event, approval or trigger")
+    name: str
+    key: str
+    title: str
+    assignees: list[str]
+    form: Any = Field(description="JSON Schema of the answer")
+    choices: list[ChoiceView]
+    opened_at: datetime
+    due_at: datetime | None
+
+
+class OpenWaitPage(BaseModel):
+    waits: list[OpenWaitView]
     cursor: str | None = Field(description="pass it to get the next page; null: this was the last")
 
 
@@ -482,6 +523,24 @@ def key_view(key: Credential) -> KeyView:
         used_at=moment(key.used_at),
         revoked_at=moment(key.revoked_at),
         revoked_by=key.revoked_by,
+    )
+
+
+def open_wait_view(wait: WaitInfo) -> OpenWaitView:
+    return OpenWaitView(
+        run=wait.run,
+        workflow=wait.workflow,
+        number=wait.number,
+        path=wait.path,
+        what=wait.what,
+        name=wait.name,
+        key=wait.key,
+        title=wait.title,
+        assignees=list(wait.assignees),
+        form=plain(wait.form),
+        choices=[ChoiceView(name=c.name, form=plain(c.form), title=c.title) for c in wait.choices],
+        opened_at=moment(wait.opened_at) or BEGINNING,
+        due_at=moment(wait.due_at),
     )
 
 

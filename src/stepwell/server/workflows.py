@@ -83,7 +83,7 @@ async def list_executions(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> views.RunPage:
     """List the runs of a workflow, newest first."""
-    return await page_of(request, name, status or [], cursor, limit)
+    return await page_of(request, status or [], cursor, limit, workflow=name)
 
 
 # Saved graphs

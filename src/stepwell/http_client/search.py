@@ -1,0 +1,113 @@
+"""HttpSearch: lists of runs and open waits, and counts, from a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar, Unpack
+
+import msgspec
+
+from stepwell.client.options import ListOptions
+from stepwell.client.search import (
+    LIMIT_MAX,
+    RunCounts,
+    Search,
+    WaitInfo,
+    checked_filter,
+    checked_whats,
+)
+from stepwell.client.store_access import StoreAccess
+from stepwell.domain.commit import NEVER, RunRow
+from stepwell.domain.search import Page
+from stepwell.domain.text import checked_text
+from stepwell.domain.whole_numbers import whole_number
+from stepwell.errors import InvalidInput
+from stepwell.http_client.connection import Connection, Params
+from stepwell.http_client.rows import Fields, fields_of, listed, run_row
+
+T = TypeVar("T")
+
+_PAGE_MAX = 1000
+_RUN_ID = re.compile("[0-9a-f]{32}")
+
+
+class _List(NamedTuple, Generic[T]):
+    path: str
+    name: str  # of the list in the answer
+    read: Callable[[Fields], T]
+
+
+class HttpSearch(Search):
+    def __init__(self, access: StoreAccess, connection: Connection) -> None:
+        super().__init__(access)
+        self._connection = connection
+
+    async def runs(self, **filter: Unpack[ListOptions]) -> Page[RunRow]:
+        wanted, before = checked_filter(filter)
+        params: dict[str, str | int | Sequence[str]] = {
+            "workflow": wanted.workflow,
+            "version": wanted.version,
+            "queue": wanted.queue,
+            "status": [str(one) for one in wanted.statuses],
+            "key": wanted.key,
+            "key_prefix": wanted.prefix,
+            "parent": wanted.parent,
+            "trigger": wanted.trigger,
+            "tag": [f"{name}={value}" for name, value in wanted.tags],
+            "error": filter.get("error", ""),
+        }
+        if wanted.since > 0:
+            params["since"] = repr(wanted.since)
+        if wanted.until < NEVER:
+            params["until"] = repr(wanted.until)
+        rows = _List("/runs", "runs", lambda fields: run_row(fields, self._access.workspace))
+        return await self._pages(rows, params, before, wanted.limit)
+
+    async def counts(self, *, workflow: str, queue: str) -> RunCounts:
+        params = {"workflow": checked_text(workflow, "workflow"), "queue": checked_text(queue, "queue")}
+        return msgspec.json.decode(await self._connection.get("/counts", params), type=RunCounts)
+
+    async def waits(self, *, what: str | Sequence[str], name: str, before: str, limit: int) -> Page[WaitInfo]:
+        params = {"what": checked_whats(what), "name": checked_text(name, "name")}
+        return await self._pages(_List("/waits", "waits", _wait), params, before, limit)
+
+    async def approvals(
+        self, *, name: str, assignee: str, roles: Collection[str], before: str, limit: int
+    ) -> Page[WaitInfo]:
+        params = {
+            "name": checked_text(name, "name"),
+            "assignee": checked_text(assignee, "assignee"),
+            "role": [checked_text(role, "role") for role in roles],
+        }
+        return await self._pages(_List("/approvals", "waits", _wait), params, before, limit)
+
+    async def _pages(self, asked: _List[T], params: Params, before: str, limit: int) -> Page[T]:
+        """Read as many pages of the server as one page of the caller needs."""
+        whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
+        place = checked_text(before, "before") if len(before) <= _PAGE_MAX else before
+        rows: Page[T] = Page()
+        while len(rows) < limit:
+            where = {"before" if _RUN_ID.fullmatch(place) else "cursor": place} if place else {}
+            size = min(limit - len(rows), _PAGE_MAX)
+            data = await self._connection.get(asked.path, {**params, **where, "limit": size})
+            rows += [asked.read(fields) for fields in listed(data, asked.name)]
+            rows.next = place = msgspec.json.decode(fields_of(data)["cursor"], type=str | None) or ""
+            if not place:
+                break
+        return rows
+
+
+class _WaitTimes(msgspec.Struct):
+    opened_at: datetime
+    due_at: datetime | None
+
+
+def _wait(fields: Fields) -> WaitInfo:
+    times = msgspec.json.decode(msgspec.json.encode(fields), type=_WaitTimes)
+    rest = {name: value for name, value in fields.items() if name not in _WaitTimes.__struct_fields__}
+    wait = msgspec.json.decode(msgspec.json.encode(rest), type=WaitInfo)
+    due_at = None if times.due_at is None else times.due_at.timestamp()
+    return replace(wait, opened_at=times.opened_at.timestamp(), due_at=due_at)

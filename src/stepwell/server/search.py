@@ -1,0 +1,122 @@
+"""Search: lists of runs by filters, open waits and approvals of all runs, and counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Query, Request
+
+from stepwell.client.search import WaitInfo
+from stepwell.domain.search import Page
+from stepwell.errors import InvalidInput, excerpt
+from stepwell.server import cursor as cursors
+from stepwell.server import views
+from stepwell.server.caller import caller_of
+from stepwell.server.runs import PAGE_MAX, Statuses, page_of
+
+Text = Annotated[str, Query(max_length=500)]
+Moment = Annotated[datetime | None, Query(description="with its time zone, or seconds since 1970")]
+Cursor = Annotated[str, Query(max_length=3000)]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+
+
+async def list_runs(
+    request: Request,
+    *,
+    workflow: Text = "",
+    version: Text = "",
+    queue: Text = "",
+    status: Statuses = None,
+    key: Text = "",
+    key_prefix: Text = "",
+    parent: Text = "",
+    trigger: Text = "",
+    tag: Annotated[list[str] | None, Query(description="name=value, repeatable: all of them")] = None,
+    error: Annotated[str, Query(max_length=2000, description="words of the error")] = "",
+    since: Moment = None,
+    until: Moment = None,
+    before: Annotated[str, Query(max_length=200, description="id of a run: only older ones")] = "",
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> views.RunPage:
+    """List runs, newest first; with `key_prefix` by key, the last one first."""
+    return await page_of(
+        request,
+        status or [],
+        cursor,
+        limit,
+        before=before,
+        workflow=workflow,
+        version=version,
+        queue=queue,
+        key=key,
+        key_prefix=key_prefix,
+        parent=parent,
+        trigger=trigger,
+        tags=dict(_tag(text) for text in tag or ()),
+        error=error,
+        since=_aware(since),
+        until=_aware(until),
+    )
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"tag is {excerpt(text)}", hint="write it as name=value", field="tag")
+    return name, value
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+async def count_runs(request: Request, *, workflow: Text = "", queue: Text = "") -> views.CountsView:
+    """Count runs by status, and by status for each workflow and queue."""
+    counts = await caller_of(request).engine.counts(workflow=workflow, queue=queue)
+    return views.CountsView(
+        total=counts.total, statuses=counts.statuses, workflows=counts.workflows, queues=counts.queues
+    )
+
+
+async def list_waits(
+    request: Request,
+    *,
+    what: Annotated[
+        list[str] | None, Query(description="signal, event, approval, trigger; repeatable")
+    ] = None,
+    name: Text = "",
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> views.OpenWaitPage:
+    """List open waits of all runs that somebody can answer, newest first."""
+    caller = caller_of(request)
+    purpose = ("waits", caller.principal.workspace, name, *sorted(what or ()))
+    before = cursors.read_text(cursor, *purpose) if cursor else ""
+    page = await caller.engine.waits(what=what or (), name=name, before=before, limit=limit)
+    return _page(page, purpose)
+
+
+async def list_approvals(
+    request: Request,
+    *,
+    name: Text = "",
+    assignee: Text = "",
+    role: Annotated[list[str] | None, Query(description="roles of the assignee; repeatable")] = None,
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> views.OpenWaitPage:
+    """List open approvals of all runs, newest first; with `assignee` or `role` those that they may decide."""
+    caller = caller_of(request)
+    purpose = ("approvals", caller.principal.workspace, name, assignee, *sorted(role or ()))
+    before = cursors.read_text(cursor, *purpose) if cursor else ""
+    page = await caller.engine.approvals(
+        name=name, assignee=assignee, roles=role or (), before=before, limit=limit
+    )
+    return _page(page, purpose)
+
+
+def _page(page: Page[WaitInfo], purpose: tuple[str, ...]) -> views.OpenWaitPage:
+    after = cursors.write(page.next, *purpose) if page.next else None
+    return views.OpenWaitPage(waits=[views.open_wait_view(wait) for wait in page], cursor=after)
