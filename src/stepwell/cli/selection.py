@@ -32,9 +32,9 @@ async def matching(
             if row.created_at < oldest:
                 return
             yield row
-        if len(page) < size:
+        if not page.next:
             return
-        before = page[-1].id
+        before = page.next
         left = None if left is None else left - len(page)
 
 

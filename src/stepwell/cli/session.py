@@ -214,10 +214,7 @@ class CliSession:
         return client.handle(text)
 
     async def _completed(self, client: Client, prefix: str) -> str:
-        rows = await client.runs(
-            before=prefix + "g", limit=3
-        )  # ids are hexadecimal: "g" is after all of them
-        matches = [row.id for row in rows if row.id.startswith(prefix)]
+        matches = [row.id for row in await client.runs(id_prefix=prefix, limit=3)]
         if not matches:
             return prefix
         if len(matches) > 1 and prefix not in matches:

@@ -79,6 +79,7 @@ class ListOptions(TypedDict, total=False):
     status: Status | str | Sequence[Status | str]
     key: str
     key_prefix: str
+    id_prefix: str
     parent: str
     trigger: str
     tags: Mapping[str, str] | None

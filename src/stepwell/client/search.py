@@ -159,6 +159,7 @@ def checked_filter(filter: ListOptions) -> tuple[RunFilter, str]:
         statuses=checked_statuses(filter.get("status", ())),
         key=text("key"),
         prefix=text("key_prefix"),
+        id_prefix=text("id_prefix"),
         parent=text("parent"),
         trigger=text("trigger"),
         tags=_checked_tags(filter.get("tags")),

@@ -456,6 +456,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     statuses: Sequence[Status] = ()
     key: str = ""
     prefix: str = ""  # the beginning of its key
+    id_prefix: str = ""  # the beginning of its id
     parent: str = ""
     trigger: str = ""
     tags: Sequence[tuple[str, str]] = ()  # all of them

@@ -234,6 +234,7 @@ def fits(row: RunRow, queue: str, terms: Sequence[str], filter: RunFilter) -> bo
         and (not filter.statuses or row.status in filter.statuses)
         and filter.key in ("", row.key)
         and filter.parent in ("", row.parent)
+        and row.id.startswith(filter.id_prefix)
         and filter.trigger in ("", row.trigger)
         and bounds.since <= row.created_at
         and (row.created_at, row.id) < (bounds.at, bounds.id)

@@ -54,6 +54,7 @@ class HttpSearch(Search):
             "status": [str(one) for one in wanted.statuses],
             "key": wanted.key,
             "key_prefix": wanted.prefix,
+            "id_prefix": wanted.id_prefix,
             "parent": wanted.parent,
             "trigger": wanted.trigger,
             "tag": [f"{name}={value}" for name, value in wanted.tags],

@@ -129,8 +129,8 @@ async def _matching(
     """Return the runs of the next page, newest first, that are older than the job; and its end."""
     if not asked.ids:
         before = cursor or job.id
-        rows = list(await view.runs(workflow=asked.workflow, status=asked.status, before=before, limit=_PAGE))
-        return rows, rows[-1].id if rows else cursor, len(rows) == _PAGE
+        runs = await view.runs(workflow=asked.workflow, status=asked.status, before=before, limit=_PAGE)
+        return list(runs), runs.next or cursor, bool(runs.next)
     left = sorted({id for id in asked.ids if not cursor or id < cursor}, reverse=True)
     page = left[:_PAGE]
     rows = [row for id in page if (row := await view.store.read_run(RunId(id))) is not None]

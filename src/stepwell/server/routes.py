@@ -166,7 +166,7 @@ RUNS = (
     ),
     _read(f"{API}/runs", search.list_runs, "runs", errors=(422,)),
     _read(f"{API}/counts", search.count_runs, "runs", errors=(422,)),
-    _read(f"{API}/waits", search.list_waits, "runs", errors=(422,)),
+    _read(f"{API}/waits", search.list_open_waits, "runs", errors=(422,)),
     _read(f"{API}/approvals", search.list_approvals, "runs", errors=(422,)),
     _read(
         _RUN,

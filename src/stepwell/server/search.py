@@ -30,6 +30,7 @@ async def list_runs(
     status: Statuses = None,
     key: Text = "",
     key_prefix: Text = "",
+    id_prefix: Text = "",
     parent: Text = "",
     trigger: Text = "",
     tag: Annotated[list[str] | None, Query(description="name=value, repeatable: all of them")] = None,
@@ -52,6 +53,7 @@ async def list_runs(
         queue=queue,
         key=key,
         key_prefix=key_prefix,
+        id_prefix=id_prefix,
         parent=parent,
         trigger=trigger,
         tags=dict(_tag(text) for text in tag or ()),
@@ -80,7 +82,7 @@ async def count_runs(request: Request, *, workflow: Text = "", queue: Text = "")
     )
 
 
-async def list_waits(
+async def list_open_waits(
     request: Request,
     *,
     what: Annotated[

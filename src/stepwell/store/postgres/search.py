@@ -13,6 +13,7 @@ from stepwell.domain.search import (
     WaitRow,
     bounds_of,
     first_waits,
+    key_end,
     key_limit,
     shown_counts,
     terms_of,
@@ -44,6 +45,7 @@ class PgSearch:
             *(filter.key, filter.prefix, key_limit(filter)),
             [str(status) for status in filter.statuses],
             terms,
+            *(filter.id_prefix, key_end(filter.id_prefix)),
         )
         return [run_row(row) for row in rows]
 
@@ -75,6 +77,7 @@ def _narrowest(filter: RunFilter, terms: Sequence[str]) -> str:
     """The query whose index leaves the fewest runs to look at."""
     for query, wanted in (
         ("found_by_key", filter.key),
+        ("found_by_id", filter.id_prefix),
         ("found_by_parent", filter.parent),
         ("found_by_term", terms),
         ("found_by_trigger", filter.trigger not in ("", USUAL_TRIGGER)),

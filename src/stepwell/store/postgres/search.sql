@@ -4,7 +4,7 @@
 --
 -- All have the same parameters: $1 workspace, $2 limit, $3 since, $4 and $5 where the last page ended, $6 workflow,
 -- $7 version, $8 queue, $9 trigger, $10 parent, $11 key, $12 prefix, $13 the first key after this page, $14
--- statuses, $15 terms. '' and empty lists do not filter.
+-- statuses, $15 terms, $16 and $17 from which id to which. '' and empty lists do not filter.
 
 -- fragment: run_fits
 r.workspace = $1::text
@@ -15,6 +15,7 @@ r.workspace = $1::text
     AND ($10::text = '' OR r.parent = $10::text)
     AND ($11::text = '' OR r.key = $11::text)
     AND ($12::text = '' OR (r.key >= $12::text AND r.key < $13::text))
+    AND ($16::text = '' OR (r.id >= $16::text AND r.id < $17::text))
     AND (r.created_at, r.id) < ($4::float8, $5::text)
     AND r.created_at >= $3::float8
     AND (
@@ -160,6 +161,16 @@ FROM (
     LIMIT 1
 ) AS r
 WHERE /* run_fits */
+
+-- name: found_by_id
+-- By the beginning of the id.
+SELECT r.id, r.created_at
+FROM stepwell.runs AS r
+WHERE r.id >= $16::text
+    AND r.id < $17::text
+    AND /* run_fits */
+ORDER BY r.id DESC
+LIMIT $2::int
 
 -- name: list_by_prefix
 -- By key, the last one first.

@@ -11,6 +11,7 @@ runs.workspace = :workspace
     AND (:parent = '' OR runs.parent = :parent)
     AND (:prefix = '' OR (runs.key >= :prefix AND runs.key < :key_limit))
     AND (:key = '' OR runs.key = :key)
+    AND (:id_prefix = '' OR (runs.id >= :id_prefix AND runs.id < :id_limit))
     AND runs.created_at >= :since
     AND (
         :statuses = '[]'
@@ -107,6 +108,17 @@ WHERE runs.workspace = :workspace
     AND runs.key <> ''
     AND (runs.created_at, runs.id) < (:at, :id)
     AND /* run_fits */
+LIMIT :limit;
+
+-- name: found_by_id
+-- By the beginning of the id.
+SELECT runs.created_at, runs.id
+FROM runs
+WHERE runs.id >= :id_prefix
+    AND runs.id < :id_limit
+    AND (runs.created_at, runs.id) < (:at, :id)
+    AND /* run_fits */
+ORDER BY runs.id DESC
 LIMIT :limit;
 
 -- name: found_by_prefix

@@ -130,6 +130,17 @@ class FindRules:
 
     @pytest.mark.req("K40")
     @checked
+    async def test_runs_are_found_by_the_beginning_of_their_id(self, scene: Scene) -> None:
+        for run_id in ("01ab", "01ac", "02ab"):
+            await scene.start(id=run_id)
+        await scene.start(id="01ad", workspace="other")
+
+        assert await found(scene, id_prefix="01") == ["01ac", "01ab"]
+        assert await found(scene, id_prefix="01ab") == ["01ab"]
+        assert await found(scene, id_prefix="03") == []
+
+    @pytest.mark.req("K40")
+    @checked
     async def test_runs_are_found_by_all_of_their_tags(self, scene: Scene) -> None:
         long = "v" * 5000
         both = await scene.start(tags=b'{"team":"a","env":"prod"}')
