@@ -196,11 +196,9 @@ async def test_a_run_is_exported_and_imported(engines: Engines) -> None:
         assert f"run-{run}.json" in file.headers["content-disposition"]
         assert code(refused) == "RUN_EXISTS"
         assert restored.json()["id"] == run
-        assert (await client.get(f"/api/v1/runs/{run}")).json() == {
-            **before,
-            "trigger": "import",
-            "number": 2,
-        }
+        after = (await client.get(f"/api/v1/runs/{run}")).json()
+        assert after["number"] > before["number"]  # a refused import may leave a gap
+        assert after == {**before, "trigger": "import", "number": after["number"]}
         assert code(await client.post("/api/v1/runs/import", content=b"{}")) == "INVALID_FILE"
 
 
@@ -279,7 +277,7 @@ async def test_the_description_names_every_operation_with_its_types(memory_engin
         ]
 
         assert document["openapi"].startswith("3.1")
-        assert len(operations) == len(client.app.table)
+        assert len(operations) == len([row for row in client.app.table if row.method != "WEBSOCKET"])
         for path, method, operation in operations:
             assert operation["operationId"], path
             assert operation["tags"], path
