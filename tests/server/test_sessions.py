@@ -91,7 +91,7 @@ async def test_a_session_ends_with_its_key(memory_engines: Engines) -> None:
 
 @pytest.mark.req("X7")
 async def test_pages_of_others_cannot_use_or_make_a_session(memory_engines: Engines) -> None:
-    """PT18, PT19: forms, fetches and probes of another site."""
+    """PT-18, PT-19: forms, fetches and probes of another site."""
     engine = memory_engines.new(*FLOWS)
     async with served(engine) as client, browser(client) as page:
         key = text_of(await bearer(engine, "ann"))
@@ -126,7 +126,7 @@ async def test_pages_of_others_cannot_use_or_make_a_session(memory_engines: Engi
 
 @pytest.mark.req("A5")
 async def test_guessing_keys_at_the_sign_in_is_slowed_down(memory_engines: Engines) -> None:
-    """PT07, PT27: the address of the connection counts, whatever headers claim."""
+    """PT-07, PT-27: the address of the connection counts, whatever headers claim."""
     engine = memory_engines.new(*FLOWS)
     async with served(engine) as client, browser(client) as page:
         texts = [f"sw_key_{number:032x}_{'x' * 43}" for number in range(30)]

@@ -40,7 +40,9 @@ class Guard:
             await send(message)
 
         try:
-            self._access.check_source(Headers(scope=scope))
+            headers = Headers(scope=scope)
+            _check_framing(headers)
+            self._access.check_source(headers)
         except Refusal as refusal:
             await deny(refusal, request_id, scope, receive, send_with_headers)
             return
@@ -53,3 +55,14 @@ async def deny(error: Exception, request_id: str, scope: Scope, receive: Receive
         await send({"type": "websocket.close", "code": 1008})
         return
     await answer(error, request_id)(scope, receive, send)
+
+
+def _check_framing(headers: Headers) -> None:
+    """Refuse a request with two lengths: a proxy before us may believe the other one."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Refusal(
+            400,
+            "HTTP_FRAMING",
+            "the request has both Content-Length and Transfer-Encoding",
+            headers={"Connection": "close"},
+        )
