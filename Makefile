@@ -33,7 +33,7 @@ help:
 	@echo "test          tests for a change: all stores, fixed seeds, a third of the kill points"
 	@echo "test-all      tests for a release: fresh seeds, every kill point"
 	@echo "requirements  which requirement is held by which test, and which by none"
-	@echo "demo          kill a worker and watch its run go on"
+	@echo "demo          Studio with seeded runs: kill a worker and watch its run go on"
 	@echo "faults        kill, freeze and break things under load; one page of findings"
 	@echo "bench         measure Stepwell and the floor"
 	@echo "bench-check   is W1, W9 or W11 slower than the kept ratios, or than BASE=commit in the same run?"
@@ -72,8 +72,8 @@ test-all: setup studio
 requirements: setup
 	@$(BIN)/python -m tools.requirements
 
-demo: setup
-	@$(BIN)/python examples/crash_and_resume.py
+demo: setup studio
+	@$(BIN)/stepwell demo
 
 faults: setup
 	@$(BIN)/python -m tools.faults

@@ -7,6 +7,7 @@ import {
   redirect,
 } from "@tanstack/react-router";
 import { root } from "./api/client";
+import { demoQuery } from "./api/demo";
 import { meQuery } from "./api/queries";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
 import { Shell } from "./shell/Shell";
@@ -43,14 +44,15 @@ export function makeRouter(queries: QueryClient) {
   const home = createRoute({
     getParentRoute: () => shell,
     path: "/",
-    beforeLoad: () => {
-      throw redirect({ to: "/runs" });
+    beforeLoad: async () => {
+      throw redirect({ to: (await queries.ensureQueryData(demoQuery)) ? "/demo" : "/runs" });
     },
   });
   const tree = top.addChildren([
     signIn,
     shell.addChildren([
       home,
+      page("/demo", () => import("./pages/DemoPage"), "DemoPage"),
       page("/runs", () => import("./pages/runs/RunsPage"), "RunsPage"),
       page("/runs/$id", () => import("./pages/run/RunPage"), "RunPage"),
       page("/workflows", () => import("./pages/WorkflowsPage"), "WorkflowsPage"),

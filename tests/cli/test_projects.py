@@ -41,7 +41,7 @@ def test_a_new_project_runs_and_its_tests_pass(tmp_path: Path) -> None:
 
 
 def test_the_demo_survives_kill_9(tmp_path: Path) -> None:
-    done = run("demo", "--json", folder=tmp_path, env={"TMPDIR": str(tmp_path)})
+    done = run("demo", "--terminal", "--json", folder=tmp_path, env={"TMPDIR": str(tmp_path)})
 
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -34,7 +34,7 @@ PLACES: dict[str, Place] = {
     "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
     "move": Place("move", "Move everything from a SQLite file to an empty PostgreSQL database.", _OPERATION),
     "init": Place("init", "Write a small project: flows.py, and a test of it that passes.", _PROJECT),
-    "demo": Place("demo", "Watch a run survive kill -9.", _PROJECT),
+    "demo": Place("demo", "Show Studio with runs of all kinds, and let you kill a worker.", _PROJECT),
     "bench": Place("bench", "Measure runs a second and the latency of a run.", _PROJECT),
     "completion": Place("completion", "Let the shell complete commands and options.", _PROJECT, group=True),
 }

@@ -50,7 +50,7 @@ class ServerApp(FastAPI):
     Run it by itself, or mount it: `FastAPI(lifespan=api.opened)`, then `app.mount("/flows", api)`.
     """
 
-    def __init__(self, engine: Engine, access: Access) -> None:
+    def __init__(self, engine: Engine, access: Access, more: Iterable[Route] = ()) -> None:
         super().__init__(
             title="Stepwell",
             version=__version__,
@@ -73,7 +73,7 @@ class ServerApp(FastAPI):
         self.table = (
             *(*routes.ANONYMOUS, *routes.RUNS, *routes.EVENTS, *routes.WORKFLOWS),
             *(*routes.LIMITS, *routes.ACCESS, *routes.OPERATION, *routes.BULK),
-            _OPENAPI,
+            *(_OPENAPI, *more),
         )
         install(self, self.table, access=access, engine=engine)
         for kind in (StepwellError, RequestValidationError, HTTPException):
@@ -147,11 +147,13 @@ def asgi(
     origins: Iterable[str] = (),
     auth: bool = True,
     proxy: TrustedProxy | None = None,
+    more: Iterable[Route] = (),
 ) -> ServerApp:
     """Return the HTTP API of an engine as an ASGI app, to run or to mount under any path.
 
     `token` opens it (one is made if it is left out: `app.access.token`). `hosts` are the names under which
     it is reached, `origins` the other sites whose pages may call it. `auth=False` is for loopback only. A
     `proxy` in front of it may sign people in. API keys of the database open it too: `engine.keys`.
+    `more` are further rows of the route table.
     """
-    return ServerApp(engine, Access(token=token, hosts=hosts, origins=origins, auth=auth, proxy=proxy))
+    return ServerApp(engine, Access(token=token, hosts=hosts, origins=origins, auth=auth, proxy=proxy), more)

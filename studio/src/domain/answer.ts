@@ -79,7 +79,7 @@ function waiting(model: RunModel, facts: AnswerFacts): Part[] {
 
 function running(model: RunModel, facts: AnswerFacts): Part[] {
   const progress = progressAt(model, facts.seq);
-  const crash = model.claims.filter((claim) => claim.lost && claim.seq <= facts.seq).at(-1);
+  const crash = model.claims.filter((claim) => claim.lost && !claim.worker && claim.seq <= facts.seq).at(-1);
   const owner = model.claims.filter((claim) => claim.worker && claim.seq <= facts.seq).at(-1);
   const active = model.rows.filter((row) => ["running", "retrying"].includes(statusAt(row, facts.seq)));
   const row = active.at(-1);

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useMatchRoute, useRouterState } from "@tanstack/react-router";
-import { Activity, CircleHelp, Cpu, Search, Settings, Stamp, SunMoon, Workflow } from "lucide-react";
+import { Activity, CircleHelp, Cpu, Search, Settings, Skull, Stamp, SunMoon, Workflow } from "lucide-react";
 import { lazy, type ReactNode, Suspense, useState } from "react";
+import { demoQuery } from "../api/demo";
 import { aboutQuery } from "../api/queries";
 import { Kbd, modifier } from "../components/Kbd";
 import { useZone } from "../components/Time";
@@ -81,8 +82,10 @@ export function Brand() {
 
 function Navigation() {
   const counts = useCounts();
+  const demo = useQuery(demoQuery).data;
   return (
     <nav className="side" aria-label="Main">
+      {demo && <Item to="/demo" icon={<Skull className="i" aria-hidden="true" />} label="Demo" />}
       <Item to="/workflows" icon={<Workflow className="i" aria-hidden="true" />} label="Workflows" />
       <Item
         to="/runs"

@@ -1,4 +1,7 @@
-"""`stepwell demo`: a worker is killed with kill -9 in the middle of a run, and the next one continues it."""
+"""`stepwell demo`: Studio with seeded runs and a worker to kill, or the same story in the terminal.
+
+In the terminal, a worker is killed with kill -9 in the middle of a run, and the next one continues it.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from stepwell.errors import StoreError
 
 if TYPE_CHECKING:
     from stepwell.client import RunHandle
+    from stepwell.server.app import ServerApp
 
 commands = Commands()
 
@@ -48,25 +52,85 @@ _STEPS = 5
 _KILL_AFTER = 2  # completed steps
 
 
-@commands.add("demo", "stepwell demo", "stepwell demo --keep", needs="nothing")
+_STORY = """
+Two workers run. In the page, press Kill the worker: a real SIGKILL.
+After at most {lease:g} s the other one takes the run over at the same step; what is done is not done again.
+{ledger} has one line for everything that was really done.
+Stop with Ctrl-C; start it again in the same folder and it goes on."""
+
+
+@commands.add(
+    "demo",
+    "stepwell demo",
+    "stepwell demo --folder /tmp/demo --port 9000 --no-open",
+    "stepwell demo --terminal",
+    needs="nothing",
+)
 async def demo(
     session: CliSession,
+    folder: Annotated[
+        str, typer.Option("--folder", metavar="PATH", help="Where it keeps its files; else a new folder.")
+    ] = "",
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="N", help="Port; else 8710, or the next free one.")
+    ] = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.", show_default=False)] = False,
+    history: Annotated[
+        int, typer.Option("--history", metavar="N", help="Events of the long run.", min=0)
+    ] = 10_000,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Tell the story here, without Studio.", show_default=False)
+    ] = False,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Keep the folder with the flow and its database.", show_default=False),
+        typer.Option("--keep", help="With --terminal: keep the folder.", show_default=False),
     ] = False,
 ) -> int:
-    """Watch a run survive kill -9: its worker dies in the middle, and the next one continues."""
-    folder = Path(tempfile.mkdtemp(prefix="stepwell-demo-"))
+    """Show Studio with runs of all kinds, and let you kill a worker: its run goes on.
+
+    Needs no network and no account. Everything is in one folder.
+    """
+    place = _place(folder)
+    if not terminal:
+        return await _studio(session, place, port, history, opens=not no_open)
     try:
-        return await _Demo(session, folder).play()
+        return await _Demo(session, place).play()
     finally:
-        if keep:
-            session.out.say(f"kept {folder}: cd {folder} && stepwell runs list --database demo.db")
+        if keep or folder:
+            session.out.say(f"kept {place}: cd {place} && stepwell runs list --database demo.db")
         else:
             import shutil
 
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _place(folder: str) -> Path:
+    place = Path(folder or tempfile.mkdtemp(prefix="stepwell-demo-"))
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+async def _studio(session: CliSession, folder: Path, port: int | None, history: int, *, opens: bool) -> int:
+    import webbrowser
+
+    from stepwell.demo.show import show
+    from stepwell.demo.workers import LEASE_SECONDS
+    from stepwell.server.listener import address, bind
+
+    with bind("127.0.0.1", port) as listener:
+
+        def ready(app: ServerApp) -> None:
+            url = f"{address(listener)}/?t={app.access.token}"
+            session.out.say(f"demo in {folder}\n  open   {url}")
+            session.out.say(_STORY.format(lease=LEASE_SECONDS, ledger=folder / "ledger.txt"))
+            if session.out.as_json:
+                session.out.json({"folder": str(folder), "open": url})
+            if opens:
+                webbrowser.open(url)
+
+        await show(folder, listener, ready, history=history)
+    session.out.say("stopped; nothing was left half done")
+    return 0
 
 
 class _Demo:

@@ -38,7 +38,7 @@ function first(at: RunAt): Row | undefined {
     const row = at.model.rows.findLast((each) => statusAt(each, at.seq) === status);
     if (row) return row;
   }
-  return at.model.rows.findLast((row) => row.first <= at.seq);
+  return at.model.rows.findLast((row) => row.first <= at.seq && statusAt(row, at.seq) !== "skipped");
 }
 
 function RowInspector({ at, row }: { at: RunAt; row: Row }) {
