@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from stepwell import __version__
 from stepwell.app import Engine
@@ -27,7 +28,7 @@ from stepwell.server.proxy import TrustedProxy
 from stepwell.server.refusal import answer, request_id_of
 from stepwell.server.stream import ListFeed
 from stepwell.server.studio import Studio
-from stepwell.server.table import Route, check_complete, install
+from stepwell.server.table import DeclaredRoute, Route, check_complete, install
 
 TAGS = [
     {"name": "runs", "description": "Start, list and steer runs."},
@@ -136,7 +137,12 @@ _OPENAPI = Route(
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    return answer(error, request_id_of(request))
+    response = answer(error, request_id_of(request))
+    if response.status_code == 405:  # the routes of an address are several: name the methods of all
+        matching = [route for route in request.app.routes if isinstance(route, DeclaredRoute)]
+        matching = [route for route in matching if route.matches(request.scope)[0] is not Match.NONE]
+        response.headers["Allow"] = ", ".join(sorted({route.row.method for route in matching}))
+    return response
 
 
 def asgi(
