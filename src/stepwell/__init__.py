@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stepwell.domain.retry import Retry
     from stepwell.domain.state import Checkpoint
     from stepwell.domain.status import Status
+    from stepwell.domain.trace import TraceEntry
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.http_client.client import HttpClient, connect
@@ -67,6 +68,7 @@ _WHERE = {
     "SyncClient": "sync_client",
     "SyncContext": "domain.program",
     "SyncRunHandle": "sync_client",
+    "TraceEntry": "domain.trace",
     "WaitTimedOut": "errors",
     "Workflow": "authoring.functions.workflow",
     "asgi": "server.app",
@@ -112,6 +114,7 @@ __all__ = [
     "SyncClient",
     "SyncContext",
     "SyncRunHandle",
+    "TraceEntry",
     "WaitTimedOut",
     "Workflow",
     "asgi",

@@ -52,7 +52,7 @@ from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.history.trace import Trace
+    from stepwell.authoring.graphs.history.trace import GraphTrace
     from stepwell.authoring.graphs.workflow import GraphTools
     from stepwell.databases.connections import Connections
     from stepwell.handlers.code import Sandboxes
@@ -222,9 +222,9 @@ class Engine(Client):
                 whole.check_usable()  # otherwise nothing would ever stop the worker
                 await whole._start_worker()
 
-    async def trace(self, run: RunHandle[Any] | str) -> Trace:
+    async def trace(self, run: RunHandle[Any] | str) -> GraphTrace:
         """Return what happened in a graph run, node by node."""
-        trace: Trace = await self._graph_runs.trace(run)
+        trace: GraphTrace = await self._graph_runs.trace(run)
         return trace
 
     async def rerun_from_node(

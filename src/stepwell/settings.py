@@ -8,12 +8,14 @@ from dataclasses import dataclass, fields
 from typing import get_args
 
 from stepwell.domain.step_log import Capture
+from stepwell.domain.trace import StepInputs
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.errors import SettingsInvalid, excerpt
 
 _WORDS: dict[object, tuple[str, ...]] = {
     "DirectCalls": get_args(DirectCalls),
     "Capture": get_args(Capture),
+    "StepInputs": get_args(StepInputs),
 }
 
 
@@ -37,6 +39,9 @@ class Settings:
     lost_leases_max: int = 3  # owners that a run may lose at one place before it fails as WORKER_CRASHED
     keep_ended_seconds: float | None = None  # remove runs this long after their end; None: never
     direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step: "warn" or "error"
+    step_inputs: StepInputs = (
+        "off"  # whether the log keeps the arguments of steps for the trace: "on" or "off"
+    )
     step_logs: Capture = "all"  # what to keep of a step's output: "all", only "logging", or "off"
     step_log_bytes_max: int = 256 * 1024  # of one attempt; the rest is cut off
     step_timeout_seconds: float | None = 300.0  # of steps and transitions without timeout=; None: none

@@ -226,6 +226,7 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     logs = _verb(RunHandle[Any].logs)
     follow_logs = _iterator(RunHandle[Any].follow_logs)
     state = _verb(RunHandle[Any].state)
+    trace = _verb(RunHandle[Any].trace)
     checkpoints = _verb(RunHandle[Any].checkpoints)
     documents = _verb(RunHandle[Any].documents)
 

@@ -29,6 +29,7 @@ SMALL: dict[str, str] = {
     f"{_GRAPHS}/expressions/collection_functions.py": "beside text, number and time functions",
     f"{_GRAPHS}/expressions/relations.py": "the hot path of comparisons, measured",
     f"{_GRAPHS}/format/cron.py": "cron has rules of its own",
+    f"{_GRAPHS}/history/node_config.py": "how templates are filled in for readers, apart from what happened",
     f"{_GRAPHS}/nodes/subworkflow.py": "a node type has a module",
     f"{_GRAPHS}/run/event_mailbox.py": "tested without the frontier",
     "src/stepwell/store/memory/search.py": _MIRROR,

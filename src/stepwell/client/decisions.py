@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from stepwell.client.run_trace import log_state
 from stepwell.domain import events as ev
 from stepwell.domain.approvals import check_decider
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
@@ -37,7 +38,7 @@ async def decide(
 
 async def open_approval_for(run: RunHandle[Any], path: str, by: str, roles: Collection[str]) -> OpenWait:
     """Return the open approval; refuse somebody who may not decide it."""
-    wait = _open_approval(run, await run.state(), path)
+    wait = _open_approval(run, await log_state(run), path)
     check_decider(wait, by, roles, await _starter(run) if wait.bar_starter else "")
     return wait
 
@@ -58,7 +59,7 @@ async def remind(run: RunHandle[Any], *, path: str, by: str, reason: str) -> Ope
 
 async def _notify(run: RunHandle[Any], kind: str, notice: Notice, path: str) -> OpenWait:
     client = run._client
-    wait = _open_approval(run, await run.state(), path)
+    wait = _open_approval(run, await log_state(run), path)
     message = Message(
         run_id=run.id,
         key=f"{kind}/{client.token()}",
@@ -81,7 +82,7 @@ async def _starter(run: RunHandle[Any]) -> str:
 
 async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str, reason: str) -> None:
     """Take a transition that the machine waits for at its place."""
-    state = await run.state()
+    state = await log_state(run)
     wait = next((wait for wait in state.waits.values() if wait.what == "trigger"), None)
     choice = next((c for c in wait.choices if c.name == name), None) if wait is not None else None
     if wait is None or choice is None:

@@ -6,6 +6,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from stepwell.client.run_trace import log_state
 from stepwell.domain.admission import FreeSlots
 from stepwell.domain.commit import RunFilter, RunRow, TicketRow
 from stepwell.domain.lanes import read_lane
@@ -37,7 +38,7 @@ async def why(handle: RunHandle[Any]) -> Reason:
     if hold is not None:
         return held_by_scope(hold)
     try:
-        state = await handle.state() if needs_state(run, ticket, now) else RunState()
+        state = await log_state(handle) if needs_state(run, ticket, now) else RunState()
     except LogDamaged as damage:
         return Reason("damaged", f"the run is {run.status}: {damage.message}")
     return explain(run, ticket, state, await store.list_workers(), now, full=full)

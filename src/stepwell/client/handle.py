@@ -19,6 +19,7 @@ from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.keys import NewCredential
 from stepwell.client.open_waits import first_open_wait
 from stepwell.client.run_event import RunEvent, readable
+from stepwell.client.run_trace import graph_of, log_state, read_trace, state_of
 from stepwell.client.step_logs import StepLogLine, read_lines
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
@@ -52,10 +53,11 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
 from stepwell.domain.search import place_of
-from stepwell.domain.state import Checkpoint, OpenWait, RunOverview, RunState, fold, overview_of
+from stepwell.domain.state import Checkpoint, OpenWait, RunOverview, RunState, overview_of
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.step_log import LINES_PAGE
 from stepwell.domain.text import checked_text, clean
+from stepwell.domain.trace import TraceEntry
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.domain.why import Reason
 from stepwell.errors import (
@@ -188,14 +190,14 @@ class RunHandle(Generic[R]):
     async def overview(self) -> RunOverview:
         """Return its number, what and who started it, and how much time and how many steps it took so far."""
         row, now = await self.info(), await self._client.store.now()
-        return overview_of(row, await self.state(), now)
+        return overview_of(row, await log_state(self), now)
 
     async def status(self) -> Status:
         return (await self.info()).status
 
     async def waits(self) -> list[OpenWait]:
         """List the open waits of the run."""
-        return list((await self.state()).waits.values())
+        return list((await log_state(self)).waits.values())
 
     async def why(self) -> Reason:
         """Explain exactly why the run does not move."""
@@ -306,8 +308,16 @@ class RunHandle(Generic[R]):
     # The past of the run
 
     async def state(self, at: int | None = None) -> RunState:
-        """Fold the log into the state of the run, now or after any earlier event."""
-        return fold(await self._events(at))
+        """Fold the log into the state of the run, now or after any event; of a graph with its variables."""
+        return await state_of(self.id, await self._events(at), self._graph)
+
+    async def trace(self, *, after: int = 0, limit: int = 1000, values: bool = True) -> list[TraceEntry]:
+        """List what the run did: up to `limit` entries after the one of order `after`, with what they read
+        and wrote unless `values=False`."""
+        return await read_trace(self.id, self.log(), self._graph, after, limit, values=values)
+
+    async def _graph(self, accepted: Accepted) -> bytes:
+        return await graph_of(self._client, accepted)
 
     async def checkpoints(self) -> list[Checkpoint]:
         """List the checkpoints after steps and transitions: number, place, seq, state, visible documents."""

@@ -23,9 +23,12 @@ from stepwell.errors import InvalidDefinition
 _declared: WeakValueDictionary[str, StepSpec] = WeakValueDictionary()
 
 
+COMPENSATE = "compensate/"  # begins the path of a step that undoes another
+
+
 def compensates(path: str) -> str:
     """The path of the step that undoes this one."""
-    return f"compensate/{path}"
+    return f"{COMPENSATE}{path}"
 
 
 def begins_cleanup(fact: Fact) -> bool:

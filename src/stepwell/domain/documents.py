@@ -7,12 +7,16 @@ transition. Documents of a failed attempt are never visible.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import Raw
 
 from stepwell.domain import events as ev
-from stepwell.domain.events import Event
+from stepwell.domain.codec import encoded_by_type
+from stepwell.domain.events import DocumentSaved, Event
 
+DETAILS = "#details"  # a step's own details travel among its documents; no document can have this name
+DETAILS_BYTES_MAX = 4096
 DIRECT = "save:"  # in the path of a document that the workflow's own code saved, not one of its steps
 
 
@@ -32,6 +36,15 @@ class Document:
 
     def __repr__(self) -> str:
         return f"<document {self.id}, seq {self.seq}: {bytes(self.value).decode()}>"
+
+
+def shown_details(values: dict[str, Any]) -> DocumentSaved:
+    """A step's details; if they are too large, only their names."""
+    data = encoded_by_type(values)
+    if len(data) > DETAILS_BYTES_MAX:
+        names = [name[:100] for name in list(values)[:20]]
+        data = encoded_by_type({"truncated": True, "bytes": len(data), "names": names})
+    return DocumentSaved(name=DETAILS, type="", value=Raw(data))
 
 
 def document_id(name: str, version: int) -> str:

@@ -82,7 +82,7 @@ _PART_OF_NODE = re.compile(r"(@[a-z][^/]*|/@[^/]*)$")
 def event_type(kind: str, path: str, data: Mapping[str, Any]) -> str:
     """The type of an event, from its kind, its path and its decoded fact."""
     types = TYPES.get(kind, (kind,))
-    if len(types) == 1 or (types[-1] == kind and _PART_OF_NODE.search(path)):
+    if len(types) == 1 or (types[-1] == kind and is_part_of_node(path)):
         return str(types[-1])
     match kind:
         case "step_failed" | "transition_failed":
@@ -95,6 +95,11 @@ def event_type(kind: str, path: str, data: Mapping[str, Any]) -> str:
             return str(types[data.get("status") != "completed"])
         case _:
             return str(types[0])
+
+
+def is_part_of_node(path: str) -> bool:
+    """Whether the path is about a part of a node: its time limit, a poll, a delay, a look-up."""
+    return "@" in path and _PART_OF_NODE.search(path) is not None
 
 
 def types_of(kind: str) -> tuple[str, ...]:

@@ -213,6 +213,7 @@ class StepCompleted(Fact, frozen=True, kw_only=True):
     digest: str = ""  # of the arguments, if the run has more than one task
     undo: Undo | None = None
     worker: str = ""  # the one that ran a remote step; otherwise it was the run's owner
+    args: Raw = NULL  # what it was called with, if the settings keep that
     skipped: bool = False  # it had failed, and a person gave this result; the Retried before it says who
 
 
@@ -223,6 +224,7 @@ class StepFailed(Fact, frozen=True, kw_only=True):
     retry_in: float | None = None
     digest: str = ""
     worker: str = ""  # the one that ran a remote step
+    args: Raw = NULL
 
 
 class ValueRecorded(Fact, frozen=True, kw_only=True):
@@ -238,6 +240,12 @@ class DocumentSaved(Fact, frozen=True, kw_only=True):
     name: str
     type: str = ""
     value: Raw = NULL
+
+
+class DetailsReported(Fact, frozen=True, kw_only=True):
+    """What a step wants to show of itself; written with its result or its failure."""
+
+    details: Raw = NULL
 
 
 # Compensation
@@ -454,7 +462,7 @@ FACTS: tuple[type[Fact], ...] = (
     *(Suspended, Resumed),
     *ENDINGS,
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
-    *(ValueRecorded, DocumentSaved),
+    *(ValueRecorded, DocumentSaved, DetailsReported),
     *(CompensationStarted, CompensationCompleted),
     *(TimerSet, TimerFired, WaitOpened, WaitReassigned, WaitReminded, WaitEnded, Received),
     *(TransitionCompleted, TransitionFailed),

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import Definition
+from stepwell.domain.documents import DETAILS, shown_details
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Accepted, DocumentSaved, NodeFact
 from stepwell.domain.ids import RunId, needs_workflow
@@ -110,7 +111,7 @@ class StepContext:
     """What a step can know about its own execution: annotate the first parameter with it to get one."""
 
     __stepwell__ = "step_context"
-    __slots__ = ("attempt", "key", "lease", "path", "run_id", "saved")
+    __slots__ = ("_details", "attempt", "key", "lease", "path", "run_id", "saved")
 
     def __init__(self, *, run_id: str, path: str, attempt: int, lease: str) -> None:
         self.run_id = run_id
@@ -120,6 +121,7 @@ class StepContext:
         self.key = f"{run_id}/{path}"
         """The same for every attempt of this step: pass it to the service you call."""
         self.saved: list[DocumentSaved] = []
+        self._details: dict[str, Any] = {}
 
     def save(self, name: str, value: Any) -> None:
         """Save a document: a new version of that name, visible when this attempt has completed."""
@@ -127,6 +129,12 @@ class StepContext:
         self.saved.append(
             DocumentSaved(name=checked_name(name), type=type(value).__qualname__, value=document)
         )
+
+    def details(self, **values: Any) -> None:
+        """Show something beside the result in the trace: `ctx.details(rows=3, model="m")`; 4 KiB at most."""
+        self._details.update(values)
+        self.saved[:] = [one for one in self.saved if one.name != DETAILS]
+        self.saved.append(shown_details(self._details))
 
 
 class ChildHandle(Protocol[R_co]):

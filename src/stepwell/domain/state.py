@@ -118,6 +118,9 @@ class RunState:
     progress: ev.Progress | None = None
     compensation: CompensationState | None = None
     outputs: dict[str, Raw] = field(default_factory=dict)  # results of steps and children, by path
+    input: Any = None
+    variables: dict[str, Any] = field(default_factory=dict)  # of a graph
+    nodes: dict[str, Any] = field(default_factory=dict)  # of a graph: outputs by the place of their node
     checkpoint: Checkpoint | None = None  # of a machine
     has_error: bool = False  # it failed, or a transition has failed since
     failing: str = ""  # that transition

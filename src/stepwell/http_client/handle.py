@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw
@@ -19,7 +20,7 @@ from stepwell.domain.access import Credential
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import LogRow, RunRow
 from stepwell.domain.duration import Duration, seconds
-from stepwell.domain.events import Cancelled, read
+from stepwell.domain.events import Accepted, Cancelled, read
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import OpenWait, RunOverview
 from stepwell.domain.status import Status
@@ -158,6 +159,13 @@ class HttpRunHandle(RunHandle[R]):
             data = await self._http.get(f"{self._path}/events/{event.seq}")
             event = msgspec.json.decode(data, type=EventAnswer)
         return event.row()
+
+    async def _graph(self, accepted: Accepted) -> bytes:
+        if bytes(accepted.graph) != b"null":
+            return bytes(accepted.graph)
+        name = quote(accepted.workflow, safe="")
+        data = await self._http.get(f"/workflows/{name}", {"version": accepted.version})
+        return msgspec.json.encode(fields_of(data)["definition"])
 
     async def _first_open_wait(self, name: str) -> OpenWait | None:
         wait = _FIRST_WAIT

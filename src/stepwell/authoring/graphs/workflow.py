@@ -18,7 +18,7 @@ from stepwell.authoring.graphs.format.content_hash import content_hash, version_
 from stepwell.authoring.graphs.format.definition import GraphTimeouts
 from stepwell.authoring.graphs.format.diff import diff
 from stepwell.authoring.graphs.format.json_schema import graph_schema
-from stepwell.authoring.graphs.history.trace import Trace, trace
+from stepwell.authoring.graphs.history.trace import GraphTrace, trace
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.authoring.graphs.run.driver import Driver
@@ -168,7 +168,7 @@ class GraphTools:
 
     # Runs
 
-    def trace(self, run_id: str, log: list[Event], body: bytes) -> Trace:
+    def trace(self, run_id: str, log: list[Event], body: bytes) -> GraphTrace:
         return trace(self._lenient.build(msgspec.json.decode(body)), run_id, log)
 
     def rerun_edits(self, run_id: str, log: list[Event], body: bytes, node: str) -> Edits:

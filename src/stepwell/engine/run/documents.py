@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
-from stepwell.domain.documents import Documents, document_id, is_direct, is_within
+from stepwell.domain.documents import DETAILS, Documents, document_id, is_direct, is_within
 from stepwell.domain.events import DocumentSaved, Kept
 from stepwell.engine.run.full_log import whole_log
 from stepwell.engine.run.journal import Journal
@@ -24,8 +24,16 @@ from stepwell.errors import DocumentNotFound, excerpt
 def record(run: RunPort, saved: Iterable[DocumentSaved], path: str, attempt: int) -> None:
     """Draft them right before the fact that they belong to."""
     for document in saved:
+        if document.name == DETAILS:
+            run.record(ev.DetailsReported(details=document.value), path, attempt)
+            continue
         run.record(document, path, attempt)
         run.journal.saved.setdefault(path, []).append((attempt, document))
+
+
+def record_details(run: RunPort, saved: Iterable[DocumentSaved], path: str, attempt: int) -> None:
+    """Draft what a failed attempt wanted to show; its documents do not count."""
+    record(run, [one for one in saved if one.name == DETAILS], path, attempt)
 
 
 def checked(saved: Sequence[DocumentSaved], path: str, limit: int) -> Sequence[DocumentSaved]:

@@ -72,6 +72,7 @@ class Services:
     note_due: Callable[[float], None]  # a ticket becomes due in that many seconds
     styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step
+    step_inputs: bool = False  # keep what steps are called with
     step_logs: LineSink | None = None  # what steps log and print; None: it is not kept
     step_timeout: float | None = float(STEP_TIMEOUT)  # of steps and transitions that choose none
     history_warn: int = 50_000  # events

@@ -113,6 +113,8 @@ class Steps:
             if error is None:
                 self._returned(call, execution, result)
             else:
+                if execution.saved:
+                    documents.record_details(run, execution.saved, call.path, call.attempt)
                 chance = run.services.ids.jitter()
                 self._failed(call, error, call.spec.retry.wait_after(call.failures + 1, error, chance))
         except Exception:
@@ -131,7 +133,7 @@ class Steps:
             self._failed(call, refusal, retry_in=None)
         else:
             call.answered = True
-            run.record(_completed(call, Raw(data)), call.path, call.attempt)
+            run.record(self._completed(call, Raw(data)), call.path, call.attempt)
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:
         data = call.spec.returns.encode(result)
@@ -145,7 +147,9 @@ class Steps:
         self, call: StepCall, problem: ev.Problem, retry_in: float | None, worker: str = ""
     ) -> None:
         call.failures += 1
-        fact = ev.StepFailed(error=problem, retry_in=retry_in, digest=call.digest, worker=worker)
+        fact = ev.StepFailed(
+            error=problem, retry_in=retry_in, digest=call.digest, worker=worker, args=self._args(call)
+        )
         self._run.record(fact, call.path, call.attempt)
         if retry_in is None:
             call.answered = True
@@ -207,7 +211,7 @@ class Steps:
         run.writer.forget_due(path)
         if ending.error is None:
             documents.record(run, ending.documents, path, call.attempt)
-            fact = msgspec.structs.replace(_completed(call, ending.result), worker=ending.worker)
+            fact = msgspec.structs.replace(self._completed(call, ending.result), worker=ending.worker)
             call.answered = True
             run.record(fact, path, call.attempt)
         else:
@@ -271,7 +275,7 @@ class Steps:
 
     def _turn(self, call: StepCall, result: Any) -> Any:
         data = self._encoded(call, result)
-        fact = _completed(call, Raw(data))
+        fact = self._completed(call, Raw(data))
         if self._run.services.store.sync_transactions:
             return self._transaction(call, fact)
         return self._take_turn(call, fact)
@@ -290,6 +294,21 @@ class Steps:
             answers.appendleft(RecordedResult(writer.head, call.path, fact))  # before what came meanwhile
 
         return writer.transaction(fact, call.path, call.attempt, answer)
+
+    def _completed(self, call: StepCall, result: Raw) -> ev.StepCompleted:
+        if not self._run.services.step_inputs:
+            return ev.StepCompleted(result=result, digest=call.digest, undo=call.undo)
+        return ev.StepCompleted(result=result, digest=call.digest, undo=call.undo, args=self._args(call))
+
+    def _args(self, call: StepCall) -> Raw:
+        """What the step was called with, if that is kept. It is for readers: nothing fails because of it."""
+        if not self._run.services.step_inputs or call.queue:  # StepScheduled has those of a remote step
+            return ev.NULL
+        try:
+            data = encode_arguments(call.spec, call.args, call.kwargs)
+        except StepwellError:
+            return ev.NULL
+        return Raw(data) if len(data) <= self._run.services.payload_bytes_max else ev.NULL
 
     # Stopping
 
@@ -326,7 +345,3 @@ class Steps:
                     fact = ev.StepStarted(step=execution.spec.name)
                     self._run.record(fact, path, execution.attempt)
         return noted
-
-
-def _completed(call: StepCall, result: Raw) -> ev.StepCompleted:
-    return ev.StepCompleted(result=result, digest=call.digest, undo=call.undo)

@@ -248,6 +248,7 @@ class Worker:
             note_due=self._claimer.note_due,
             styles=STYLES,
             direct_calls=options.direct_calls,
+            step_inputs=options.step_inputs == "on",
             step_logs=None if options.step_logs == "off" else self._step_logs,
             step_timeout=options.step_timeout_seconds,
             history_warn=options.history_warn,

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from stepwell.authoring.graphs.history.trace import Trace, TraceEntry
+from stepwell.authoring.graphs.history.trace import GraphTrace, NodeEntry
 from stepwell.errors import StepNotFound, excerpt
 
 _PLACE = re.compile(r"(.*?)(?:[\[#](\d+)\]?)?")
@@ -16,7 +16,7 @@ _PART = re.compile(r"/|[\[#](\d+)?")  # the end of a container's path in the pat
 class Dependents:
     """Indexes over the entries of a trace: a loop may have thousands, too many to search each time."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: GraphTrace) -> None:
         self._entries = trace.by_path()
         self._named: defaultdict[str, list[str]] = defaultdict(list)  # by the id of their node
         self._after: defaultdict[str, list[str]] = defaultdict(list)  # by the node before them
@@ -34,7 +34,7 @@ class Dependents:
         for parts in self._parts.values():
             parts.sort()
 
-    def entry(self, name: str) -> TraceEntry:
+    def entry(self, name: str) -> NodeEntry:
         """The entry of a path, or of a node id. Raises StepNotFound if there is none, or several."""
         if name in self._entries:
             return self._entries[name]
@@ -45,7 +45,7 @@ class Dependents:
             raise StepNotFound(f"the run has {count} {excerpt(name)}", hint=f"its steps are: {steps}")
         return self._entries[named[0]]
 
-    def of(self, entry: TraceEntry) -> set[str]:
+    def of(self, entry: NodeEntry) -> set[str]:
         """The node and everything that depends on it: its successors, the containers around it and theirs.
 
         Later iterations and attempts count too: a sequential loop begins them because of the ones before,

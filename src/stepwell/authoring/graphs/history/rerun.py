@@ -14,7 +14,7 @@ import msgspec
 
 from stepwell.authoring.graphs.build.plan import GraphPlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.history.dependents import Dependents
-from stepwell.authoring.graphs.history.trace import Trace, TraceEntry, trace
+from stepwell.authoring.graphs.history.trace import GraphTrace, NodeEntry, trace
 from stepwell.authoring.graphs.nodes.join import Merge
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.nodes.registry import NodeRegistry
@@ -32,7 +32,7 @@ from stepwell.errors import InvalidInput
 _NOTHING: Mapping[str, int] = {}
 
 
-def rerun_edits(plan: GraphPlan, old: Trace, log: Sequence[Event], node: str) -> Edits:
+def rerun_edits(plan: GraphPlan, old: GraphTrace, log: Sequence[Event], node: str) -> Edits:
     """Run a node again, with everything that follows from it, and every node it had won a race against."""
     dependents = Dependents(old)
     entry = dependents.entry(node)
@@ -43,7 +43,7 @@ def rerun_edits(plan: GraphPlan, old: Trace, log: Sequence[Event], node: str) ->
 
 
 def _overtaking(
-    plan: GraphPlan, old: Trace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
+    plan: GraphPlan, old: GraphTrace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
 ) -> frozenset[str]:
     """Answers that came later than the dropped ones, and would now come first.
 
@@ -64,11 +64,11 @@ def _overtaking(
     return _of_nodes(log, owners) if owners else frozenset()
 
 
-def _is_lost(entry: TraceEntry) -> bool:
+def _is_lost(entry: NodeEntry) -> bool:
     return entry.status is NodeStatus.FAILED and "error" not in entry.handles
 
 
-def _fatal(plan: GraphPlan, old: Trace, log: Sequence[Event], entry: TraceEntry) -> set[str]:
+def _fatal(plan: GraphPlan, old: GraphTrace, log: Sequence[Event], entry: NodeEntry) -> set[str]:
     """Nodes whose answer, with no other answer in between, led to the failure of a node.
 
     Such a failure has no answer of its own in the log: it happens again as soon as its causes are there,
@@ -92,7 +92,7 @@ def _fatal(plan: GraphPlan, old: Trace, log: Sequence[Event], entry: TraceEntry)
     return causes - _before(entries, entry)
 
 
-def _before(entries: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
+def _before(entries: Mapping[str, NodeEntry], entry: NodeEntry) -> set[str]:
     paths: set[str] = set()
     waiting = [entry]
     while waiting:
@@ -102,7 +102,7 @@ def _before(entries: Mapping[str, TraceEntry], entry: TraceEntry) -> set[str]:
     return paths
 
 
-def _fails_by_itself(plan: GraphPlan, entries: Mapping[str, TraceEntry], entry: TraceEntry) -> bool:
+def _fails_by_itself(plan: GraphPlan, entries: Mapping[str, NodeEntry], entry: NodeEntry) -> bool:
     """Whether a node failed at once, and its scope with it: not because of a branch or a node in its
     body, and not before a join that continues without the branch or waits for the others first."""
     scope = next(scope for scope in plan.scopes() if entry.node in scope.by_id)
@@ -165,7 +165,7 @@ def _reached(scope: ScopePlan, index: int, next_to: Callable[[NodePlan], list[in
 
 
 def output_edits(
-    old: Trace, log: Sequence[Event], registry: NodeRegistry, outputs: Mapping[str, Any]
+    old: GraphTrace, log: Sequence[Event], registry: NodeRegistry, outputs: Mapping[str, Any]
 ) -> Edits:
     """Edit outputs, in the form that the log has, and run everything that depends on them again.
 
@@ -253,7 +253,7 @@ def _owner(path: str) -> str:
 
 
 def _encoded(
-    old: Trace, log: Sequence[Event], entry: TraceEntry, registry: NodeRegistry, value: Any
+    old: GraphTrace, log: Sequence[Event], entry: NodeEntry, registry: NodeRegistry, value: Any
 ) -> bytes:
     kind = registry.get(entry.type)
     if kind is not None and kind.role is Role.WAIT:
@@ -268,7 +268,7 @@ def _encoded(
     return RESULTS.encode(value if isinstance(value, NodeResult) else NodeResult(value))
 
 
-def _answer(old: Trace, log: Sequence[Event], entry: TraceEntry, value: Any) -> bytes:
+def _answer(old: GraphTrace, log: Sequence[Event], entry: NodeEntry, value: Any) -> bytes:
     """The event or decision that replaces the recorded answer of a wait, or its timeout."""
     path = ROOT + entry.path
     opened = next((e.fact for e in log if e.path == path and isinstance(e.fact, ev.WaitOpened)), None)

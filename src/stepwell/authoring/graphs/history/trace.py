@@ -1,4 +1,4 @@
-"""Trace: what happened in a graph run, node by node, derived from its log.
+"""GraphTrace: what happened in a graph run, node by node, derived from its log.
 
 The frontier decides again over the recorded answers; its decisions, with the times of the facts they
 follow from, are the trace. So the trace needs no rows of its own and cannot disagree with the run.
@@ -6,13 +6,15 @@ follow from, are the trace. So the trace needs no rows of its own and cannot dis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from stepwell.authoring.graphs.build.plan import GraphPlan
+from stepwell.authoring.graphs.nodes.stand_in import StandInWork
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import (
@@ -36,7 +38,7 @@ _LOOKED_UP = "@find"  # follows the path of a node that calls a workflow
 
 
 @dataclass(slots=True, kw_only=True)
-class TraceEntry:
+class NodeEntry:
     """One node in one scope."""
 
     order: int  # the order of decisions: a total order even between parallel branches
@@ -58,17 +60,21 @@ class TraceEntry:
     started_at: float | None = None
     ended_at: float | None = None
     worker: str = ""
+    title: str = ""
+    config: Any = None
+    is_config_error: bool = False
+    forks: list[tuple[str, int]] = field(default_factory=list)  # around it, innermost first: path, branch
 
 
 @dataclass(slots=True)
-class Trace:
-    entries: list[TraceEntry]
+class GraphTrace:
+    entries: list[NodeEntry]
     history: list[tuple[str, float]]  # statuses of the run, with their times
     progress: dict[str, tuple[int, int | None]]  # loop path -> iterations done, total
     delivered: list[Delivered] = field(default_factory=list)  # events that the run's mailbox delivered
     unasked: set[str] = field(default_factory=set)  # paths whose answers no command asked for
 
-    def by_path(self) -> dict[str, TraceEntry]:
+    def by_path(self) -> dict[str, NodeEntry]:
         return {entry.path: entry for entry in self.entries}
 
 
@@ -81,27 +87,51 @@ def _before(scope: ScopeRun, cause: str) -> list[str]:
     return [*body, cause] if cause and scope.owner.status is NodeStatus.CANCELLED else body
 
 
-def trace(plan: GraphPlan, run_id: str, events: Iterable[Event]) -> Trace:
+def _behaviour(command: Command) -> Any:
+    return None if command.node_run is None else command.node_run.node.behaviour
+
+
+def trace(plan: GraphPlan, run_id: str, events: Iterable[Event]) -> GraphTrace:
     """The trace of a run of this plan; expressions see the run's own id again."""
     log = list(events)
-    reader = _Reader(plan, run_id, log)
-    reader.read()
+    reader = GraphReplay(plan, run_id)
+    reader.feed(log)
     entries = sorted(reader.entries.values(), key=lambda entry: entry.order)
-    return Trace(entries, reader.history, reader.progress, reader.delivered, reader.unasked)
+    return GraphTrace(entries, reader.history, reader.progress, reader.delivered, reader.unasked)
 
 
-class _Reader:
-    def __init__(self, plan: GraphPlan, run_id: str, log: Sequence[Event]) -> None:
+Describe = Callable[[NodeEntry, NodeRun], None]
+
+
+class GraphReplay:
+    """Decides a run again, fed with its log in whole commits: a fact and what followed from it together."""
+
+    def __init__(self, plan: GraphPlan, run_id: str, describe: Describe | None = None) -> None:
         self._plan = plan
         self._run_id = run_id
-        self._log = log
-        self._values = {e.path: e.fact.value for e in log if isinstance(e.fact, ev.ValueRecorded)}
+        self._describe = describe  # adds to an entry what its node run says, when the node begins
+        self._log: list[Event] = []
+        self._at = 0
+        self._values: dict[str, Raw] = {}
         self._prefix = "0/"
         self._dropped: set[int] = set()  # indexes of answers that a retry of the run took back
-        self._begin()
+
+    def feed(self, events: Iterable[Event]) -> None:
+        begins = not self._log
+        for event in events:
+            self._log.append(event)
+            if isinstance(event.fact, ev.ValueRecorded):
+                self._values[event.path] = event.fact.value
+        if begins:
+            self._begin()
+        self._read()
+
+    @property
+    def frontier(self) -> Frontier:
+        return self._frontier
 
     def _begin(self) -> None:
-        self.entries: dict[str, TraceEntry] = {}
+        self.entries: dict[str, NodeEntry] = {}
         self.history: list[tuple[str, float]] = []
         self.progress: dict[str, tuple[int, int | None]] = {}
         self._commands: dict[str, Command] = {}
@@ -115,10 +145,9 @@ class _Reader:
         first = self._log[0].fact
         assert isinstance(first, ev.Accepted)
         self._accepted = first
-        run = {"id": self._run_id, "workflow": first.workflow, "version": first.version}
         self._frontier = Frontier(
             self._plan,
-            run=run,
+            run=self.run,
             clock=self._time,
             recorded=lambda path: True,
             observe=self._seen,
@@ -130,9 +159,19 @@ class _Reader:
         recorded = self._values.get(f"{self._prefix}{place}@now")
         return self._now if recorded is None else msgspec.json.decode(recorded, type=float)
 
-    def read(self) -> None:
-        at = 0
-        while at < len(self._log):
+    def time_at(self, place: str) -> float:
+        """What the expressions of a node saw as the time."""
+        return self._time(place)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What expressions see as `run`."""
+        first = self._accepted
+        return {"id": self._run_id, "workflow": first.workflow, "version": first.version}
+
+    def _read(self) -> None:
+        while self._at < len(self._log):
+            at = self._at
             event = self._log[at]
             self._now, self._seq = event.at, event.seq
             self._cause = self._place(event.path).partition("@")[0]
@@ -140,12 +179,12 @@ class _Reader:
                 self._take_back(at)
                 self._dropped.add(at)
                 self._begin()
-                at = 0
+                self._at = 0
                 continue
             if at not in self._dropped:
                 self._apply(event)
                 self._status(event)
-            at += 1
+            self._at += 1
 
     def _take_back(self, at: int) -> None:
         """A retry of the run at index `at`: drop the failure and the end of the run."""
@@ -249,6 +288,9 @@ class _Reader:
             case ev.NodeFailed():  # it could not be prepared
                 problem = fact.error
                 self._frontier.fail(command, Failure(problem.code, problem.message, node, place, config=True))
+            case ev.NodeCompleted() if isinstance(_behaviour(command), StandInWork):
+                result = {"output": PLAIN.decode(fact.output), "handle": (fact.handles or ["out"])[0]}
+                self._frontier.answer(command, PLAIN.encode(result))
             case ev.TimerFired():
                 self._frontier.answer(command, None)
             case ev.WaitEnded(outcome="answered"):
@@ -295,6 +337,8 @@ class _Reader:
         entry = self.entries.get(node_run.path)
         if entry is None:
             entry = self.entries[node_run.path] = self._entry(node_run)
+            if self._describe is not None:
+                self._describe(entry, node_run)
         entry.status = node_run.status
         if node_run.status in SETTLED:
             entry.ended_at = self._now
@@ -303,6 +347,7 @@ class _Reader:
             entry.worker = self._worker
             if node_run.error is not None:
                 entry.error = node_run.error.as_context()
+                entry.is_config_error = node_run.error.config
             if node_run.node.variable and node_run.status is NodeStatus.COMPLETED:
                 entry.output = node_run.after.values.get(node_run.node.variable, node_run.output)
             if node_run.loop is not None:
@@ -313,12 +358,12 @@ class _Reader:
                     Delivered(self._seq, self._prefix + node_run.path, key, node_run.output)
                 )
 
-    def _entry(self, node_run: NodeRun) -> TraceEntry:
+    def _entry(self, node_run: NodeRun) -> NodeEntry:
         scope, node = node_run.scope, node_run.node
         live = scope.live.get(node.index, ())
         join = scope.plan.nodes[node.join].id if node.join >= 0 else ""
         begun = node_run.status not in (NodeStatus.SKIPPED, NodeStatus.CANCELLED)
-        return TraceEntry(
+        return NodeEntry(
             order=node_run.number,
             path=node_run.path,
             node=node.id,

@@ -42,6 +42,11 @@ class Helpers(msgspec.Struct, frozen=True, gc=False):
     node: str
     key: str  # the same for every attempt: an idempotency key for external services
     attempt: int
+    step: StepContext
+
+    def details(self, **values: Any) -> None:
+        """Show something beside the output in the trace: `helpers.details(status=200)`; 4 KiB at most."""
+        self.step.details(**values)
 
 
 class StepNode(Protocol):
@@ -205,14 +210,14 @@ def _executed(handler: Handler, handles: frozenset[str]) -> Handler:
     """The step around a handler: `(config, ctx, helpers)` of the node contract."""
 
     async def execute(step: StepContext, node: str, config: Any, context: Any) -> Any:
-        helpers = Helpers(step.run_id, node, step.key, step.attempt)
+        helpers = Helpers(step.run_id, node, step.key, step.attempt, step)
         result = await handler(config, context, helpers)
         if isinstance(result, NodeResult):
             _check_result(result, handles)
         return result
 
     def execute_plainly(step: StepContext, node: str, config: Any, context: Any) -> Any:
-        helpers = Helpers(step.run_id, node, step.key, step.attempt)
+        helpers = Helpers(step.run_id, node, step.key, step.attempt, step)
         result = handler(config, context, helpers)
         if isinstance(result, NodeResult):
             _check_result(result, handles)

@@ -16,7 +16,7 @@ frontier changes the state of the run and emits actions.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stepwell.authoring.graphs.build.plan import GraphPlan, NodePlan
@@ -121,6 +121,26 @@ class Frontier:
     def works(self) -> bool:
         """Whether something runs or waits for its next attempt; otherwise the run only waits (GR-P1)."""
         return any(command.kind in WORKING for command in self.open_commands)
+
+    @property
+    def root(self) -> ScopeRun | None:
+        return self._root
+
+    def open_scopes(self) -> Iterator[ScopeRun]:
+        """The scopes that are not over, outer ones first."""
+        waiting = [] if self._root is None else [self._root]
+        while waiting:
+            scope = waiting.pop(0)
+            if scope.closed:
+                continue
+            yield scope
+            for node_run in scope.node_runs:
+                if node_run is None or node_run.status in SETTLED:
+                    continue
+                if node_run.body is not None:
+                    waiting.append(node_run.body)
+                if node_run.loop is not None:
+                    waiting.extend(node_run.loop.running.values())
 
     def take_actions(self) -> list[Action]:
         actions, self.actions = self.actions, []

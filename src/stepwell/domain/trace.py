@@ -1,0 +1,388 @@
+"""Trace: what happened in a run, entry by entry, in one shape for all styles.
+
+`TraceFold` tells it from the log alone, event by event. For a graph, `authoring.graphs.history` adds what
+only its definition says: the order of decisions, the edges that were taken, titles and configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.domain import events as ev
+from stepwell.domain.compensation import COMPENSATE
+from stepwell.domain.event_types import is_part_of_node
+from stepwell.domain.events import Event, Problem
+from stepwell.domain.problems import child_problem
+
+StepInputs = Literal["on", "off"]
+ErrorKind = Literal["configuration", "runtime"]
+OPEN = frozenset({"queued", "running", "waiting", "retrying"})
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceError:
+    """Why an entry failed. `configuration`: its author must fix it; nothing was executed, or to no avail."""
+
+    code: str
+    message: str
+    kind: ErrorKind = "runtime"
+    hint: str = ""
+    type: str = ""
+    traceback: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceAttempt:
+    """One execution. A short one has no event when it starts: then `started_at` is the commit before it."""
+
+    number: int
+    queued_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    worker: str = ""
+    error: TraceError | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TraceEntry:
+    """One thing that a run did: a step, wait or child of a function, a transition or a node."""
+
+    order: int  # 1, 2, 3 ... of the beginning
+    path: str  # as in the events
+    name: str
+    kind: str  # step | wait | timer | child | transition | node
+    type: str = ""  # of a node: its type; of a wait: signal, event, approval, trigger
+    title: str = ""
+    status: str = "running"  # queued | running | waiting | retrying | completed | failed | timed_out | ...
+    predecessors: list[str] = field(default_factory=list)  # paths of what led to it
+    depth: int = 0  # how many forks, containers and transitions are around it
+    fork: str = ""  # path of the entry before the innermost fork around it
+    branch: int | None = None  # which of that fork's branches it is in, from 0
+    iteration: int | None = None  # of the innermost loop around it
+    attempts: list[TraceAttempt] = field(default_factory=list)
+    queued_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    worker: str = ""
+    config: Any = None  # of a node: its data with the templates filled in; secrets stay references
+    input: Any = None
+    output: Any = None
+    handles: list[str] = field(default_factory=list)  # of a node: the handles that it took
+    details: Any = None  # what its code wants to show
+    error: TraceError | None = None
+    missing: list[str] = field(default_factory=list)  # of a waiting join: what has not arrived
+    progress: list[int | None] | None = None  # of a loop: iterations done, and their number
+    child: str = ""  # id of the run that it started
+    compensates: str = ""  # path of the entry that it undoes
+    compensation: str = ""  # how undoing it went: running, completed, failed
+    pinned: bool = False
+
+
+def error_of(problem: Problem, kind: ErrorKind = "runtime") -> TraceError:
+    return TraceError(
+        code=problem.code,
+        message=problem.message,
+        kind=kind,
+        hint=problem.hint,
+        type=problem.type,
+        traceback=problem.traceback,
+    )
+
+
+class TraceFold:
+    """The trace of a run, event by event. What it holds grows with the run; each event costs the same."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, TraceEntry] = {}
+        self._open: dict[str, TraceEntry] = {}
+        self._last: dict[str, str] = {}  # by scope: the path of its latest entry
+        self._branches: dict[str, list[str]] = {}  # by scope: those opened in it since its latest entry
+        self._retry_at: dict[str, float] = {}
+        self._messages: dict[str, Raw] = {}
+        self._worker = ""
+        self._now = self._before = 0.0  # the time of this commit, and of the one before
+        self._failed = ""  # path of what ended the run
+
+    def take(self, event: Event) -> None:
+        fact = event.fact
+        if event.at != self._now:
+            self._before, self._now = self._now or event.at, event.at
+        for path in fact.starts:
+            self._begun(path)
+        take = _TAKES.get(type(fact))
+        if take is not None and not is_part_of_node(event.path):
+            take(self, event, fact)
+
+    # Entries
+
+    def _entry(self, path: str, kind: str, name: str = "") -> TraceEntry:
+        entry = self.entries.get(path)
+        if entry is None:
+            scope = _scope_of(path)
+            if (visit := _VISIT.match(scope)) and visit[0] not in self.entries:
+                self._entry(visit[0], "transition")
+            entry = self.entries[path] = TraceEntry(
+                order=len(self.entries) + 1,
+                path=path,
+                name=name or _name_of(path),
+                kind=kind,
+                depth=scope.count("/") + scope.count("~"),
+                queued_at=self._before,
+            )
+            if path.startswith(COMPENSATE):
+                self._compensates(entry)
+            else:
+                self._place(entry, scope)
+        if entry.status in OPEN:
+            self._open[path] = entry
+        return entry
+
+    def _place(self, entry: TraceEntry, scope: str) -> None:
+        """Find what led to the entry: the one before it in its scope, or the branches that met before it."""
+        around = _around(scope)
+        if scope not in self._last:  # the first of a task, or of a transition
+            before = [self._last[around]] if around in self._last else []
+            branch = scope.rpartition("/")[2].rpartition("~")[2]
+            if scope.endswith(f"~{branch}") and branch.isdigit():
+                entry.fork, entry.branch = "".join(before), int(branch) - 1
+                self._branches.setdefault(around, []).append(scope)
+        else:
+            first = self.entries[self._last[scope]]
+            entry.fork, entry.branch = first.fork, first.branch
+            met = [self._last[one] for one in self._branches.pop(scope, ())]
+            before = met or [self._last[scope]]
+        entry.predecessors = before
+        self._last[scope] = entry.path
+
+    def _compensates(self, entry: TraceEntry) -> None:
+        entry.compensates = entry.path.removeprefix(COMPENSATE)
+        undone = self.entries.get(entry.compensates)
+        if undone is not None:
+            entry.name, undone.compensation = undone.name, "running"
+
+    def _begun(self, path: str) -> None:
+        entry = self._entry(path, "node")
+        entry.queued_at = entry.started_at = self._now
+
+    def _attempt(self, entry: TraceEntry, number: int, *, waits: bool = False) -> TraceAttempt:
+        number = max(number, 1)
+        if not entry.attempts or entry.attempts[-1].number != number:
+            last = entry.attempts[-1] if entry.attempts else None
+            began = (
+                self._retry_at.get(entry.path) if last is not None else entry.started_at or entry.queued_at
+            )
+            queued = last.ended_at if last is not None else entry.queued_at
+            attempt = TraceAttempt(number=number, queued_at=queued, started_at=None if waits else began)
+            entry.attempts.append(attempt)
+            if entry.started_at is None and not waits:
+                entry.started_at = attempt.started_at
+        return entry.attempts[-1]
+
+    def _end(self, entry: TraceEntry, status: str, error: TraceError | None = None) -> None:
+        entry.status, entry.ended_at, entry.error = status, self._now, error
+        entry.worker = entry.worker or self._worker
+        entry.started_at = entry.queued_at if entry.started_at is None else entry.started_at
+        self._open.pop(entry.path, None)
+        if entry.compensates and entry.compensates in self.entries:
+            self.entries[entry.compensates].compensation = status
+
+    # Facts
+
+    def _claimed(self, event: Event, fact: ev.Claimed) -> None:
+        self._worker = fact.worker
+        self._before = fact.since or self._before  # what it begins, it begins from then on
+
+    def _node_started(self, event: Event, fact: ev.NodeStarted) -> None:
+        self._begun(event.path)
+
+    def _received(self, event: Event, fact: ev.Received) -> None:
+        if not fact.rejected:
+            self._messages[fact.key] = fact.payload
+
+    def _scheduled(self, event: Event, fact: ev.StepScheduled) -> None:
+        entry = self._entry(event.path, "step", fact.step)
+        entry.status, entry.input = "queued", _arguments(fact.args)
+        self._attempt(entry, event.attempt, waits=True).queued_at = event.at
+
+    def _step_started(self, event: Event, fact: ev.StepStarted) -> None:
+        entry = self._entry(event.path, "step")
+        attempt = self._attempt(entry, event.attempt)
+        attempt.started_at = attempt.started_at or event.at
+        attempt.worker, entry.status = self._worker, "running"
+
+    def _step_ended(self, event: Event, fact: ev.StepCompleted | ev.StepFailed) -> None:
+        entry = self._entry(event.path, "step")
+        attempt = self._attempt(entry, event.attempt)
+        attempt.ended_at, attempt.worker = event.at, fact.worker or self._worker
+        entry.worker = attempt.worker
+        if bytes(fact.args) != b"null":
+            entry.input = _arguments(fact.args)
+        if isinstance(fact, ev.StepCompleted):
+            entry.output = _value(fact.result)
+            self._end(entry, "completed")
+            return
+        attempt.error = error_of(fact.error)
+        if fact.retry_in is None:
+            self._end(entry, "failed", attempt.error)
+        else:
+            self._retry_at[event.path] = event.at + fact.retry_in
+            entry.status, entry.error = "retrying", attempt.error
+
+    def _details(self, event: Event, fact: ev.DetailsReported) -> None:
+        self._entry(event.path, "step").details = _value(fact.details)
+
+    def _waits(self, event: Event, fact: ev.TimerSet | ev.WaitOpened) -> None:
+        if isinstance(fact, ev.TimerSet):
+            entry = self._entry(event.path, "timer")
+        else:
+            entry = self._entry(event.path, "wait", fact.name)
+            entry.type, entry.title = fact.what, fact.title
+        entry.status, entry.started_at = "waiting", event.at
+
+    def _fired(self, event: Event, fact: ev.TimerFired) -> None:
+        self._end(self._entry(event.path, "timer"), "completed")
+
+    def _wait_ended(self, event: Event, fact: ev.WaitEnded) -> None:
+        entry = self.entries.get(event.path)
+        if entry is None or entry.status not in OPEN:
+            return
+        answer = self._messages.pop(fact.received, None)
+        entry.output = None if answer is None else _value(answer)
+        self._end(entry, _WAIT_ENDS[fact.outcome])
+
+    def _child_started(self, event: Event, fact: ev.ChildStarted) -> None:
+        entry = self._entry(event.path, "child", fact.workflow)
+        entry.child, entry.started_at = fact.run, entry.started_at or event.at
+        if fact.detached:
+            entry.output = {"run": fact.run}
+            self._end(entry, "completed")
+
+    def _child_ended(self, event: Event, fact: ev.ChildEnded) -> None:
+        entry = self._entry(event.path, "child")
+        if fact.status == "completed":
+            entry.output = _value(fact.result)
+            self._end(entry, "completed")
+        else:
+            self._end(entry, "failed", error_of(child_problem(fact)))
+
+    def _moved(self, event: Event, fact: ev.TransitionCompleted) -> None:
+        entry = self._transition(event, fact.transition)
+        entry.output = {"source": fact.source, "target": fact.target, "version": fact.version}
+        attempt = self._attempt(entry, event.attempt)
+        attempt.ended_at, attempt.worker = event.at, self._worker
+        self._end(entry, "completed", None if fact.error is None else error_of(fact.error))
+
+    def _stayed(self, event: Event, fact: ev.TransitionFailed) -> None:
+        entry = self._transition(event, fact.transition)
+        attempt = self._attempt(entry, event.attempt)
+        attempt.ended_at, attempt.worker, attempt.error = event.at, self._worker, error_of(fact.error)
+        if fact.retry_in is not None:
+            self._retry_at[entry.path] = event.at + fact.retry_in
+            entry.status, entry.error = "retrying", attempt.error
+        elif not fact.target:  # otherwise TransitionCompleted follows
+            self._end(entry, "failed", attempt.error)
+
+    def _transition(self, event: Event, name: str) -> TraceEntry:
+        path = event.path or f"0/{name}@{event.seq}"
+        entry = self._entry(path, "transition", name)
+        entry.kind, entry.name = "transition", name
+        return entry
+
+    def _node_ended(self, event: Event, fact: ev.NodeFact) -> None:
+        entry = self._entry(event.path, "node")
+        if entry.status not in OPEN:
+            return
+        match fact:
+            case ev.NodeCompleted():
+                entry.output, entry.handles, entry.pinned = _value(fact.output), fact.handles, fact.pinned
+                self._end(entry, "completed")
+            case ev.NodeFailed():
+                self._end(entry, "failed", error_of(fact.error))
+            case ev.NodeSkipped():
+                self._end(entry, "skipped")
+            case _:
+                self._end(entry, "cancelled")
+
+    def _loop(self, event: Event, fact: ev.LoopStarted | ev.LoopAdvanced) -> None:
+        entry = self.entries.get(event.path.partition("[")[0] if "[" in event.path else event.path)
+        if entry is not None:
+            entry.progress = [0 if isinstance(fact, ev.LoopStarted) else fact.done, fact.count]
+
+    def _over(self, event: Event, fact: ev.Fact) -> None:
+        """The run ended: nothing goes on."""
+        if isinstance(fact, ev.Failed | ev.TimedOut):
+            self._failed = fact.error.path
+        for entry in list(self._open.values()):
+            self._end(entry, "cancelled")
+
+    def _retried(self, event: Event, fact: ev.Retried) -> None:
+        entry = self.entries.get(fact.path or self._failed)
+        if entry is not None and not fact.undo:
+            entry.status, entry.ended_at, entry.error = "running", None, None
+            self._open[entry.path] = entry
+
+
+_VISIT = re.compile(r"[^/]+/[^/]+@\d+")  # a machine's visit, in the path of what it did
+_WAIT_ENDS = {"answered": "completed", "timed_out": "timed_out", "withdrawn": "cancelled"}
+_Take = Callable[[TraceFold, Event, Any], None]
+_TAKES: dict[type[ev.Fact], _Take] = {
+    ev.Claimed: TraceFold._claimed,
+    ev.Received: TraceFold._received,
+    ev.NodeStarted: TraceFold._node_started,
+    ev.StepScheduled: TraceFold._scheduled,
+    ev.StepStarted: TraceFold._step_started,
+    ev.StepCompleted: TraceFold._step_ended,
+    ev.StepFailed: TraceFold._step_ended,
+    ev.DetailsReported: TraceFold._details,
+    ev.TimerSet: TraceFold._waits,
+    ev.WaitOpened: TraceFold._waits,
+    ev.TimerFired: TraceFold._fired,
+    ev.WaitEnded: TraceFold._wait_ended,
+    ev.ChildStarted: TraceFold._child_started,
+    ev.ChildEnded: TraceFold._child_ended,
+    ev.TransitionCompleted: TraceFold._moved,
+    ev.TransitionFailed: TraceFold._stayed,
+    ev.NodeCompleted: TraceFold._node_ended,
+    ev.NodeFailed: TraceFold._node_ended,
+    ev.NodeSkipped: TraceFold._node_ended,
+    ev.NodeCancelled: TraceFold._node_ended,
+    ev.LoopStarted: TraceFold._loop,
+    ev.LoopAdvanced: TraceFold._loop,
+    ev.Retried: TraceFold._retried,
+    **dict.fromkeys(ev.ENDINGS, TraceFold._over),
+}
+
+
+def _value(raw: Raw) -> Any:
+    return msgspec.json.decode(raw)
+
+
+def _arguments(raw: Raw) -> Any:
+    """A call's arguments: by name, or in a list."""
+    call = _value(raw)
+    if not isinstance(call, dict):
+        return call
+    args, kwargs = call.get("args", []), call.get("kwargs", {})
+    return {"args": args, **kwargs} if args and kwargs else args or kwargs
+
+
+def _scope_of(path: str) -> str:
+    """`0~2/pay#1` is in the task `0~2`; `0/approve@3/pay#1` in the visit `0/approve@3`."""
+    return path.removeprefix(COMPENSATE).rpartition("/")[0]
+
+
+def _around(scope: str) -> str:
+    """The scope in which this one was opened."""
+    head, slash, last = scope.rpartition("/")
+    stem, tilde, _ = last.rpartition("~")
+    return head + slash + stem if tilde else head
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2].partition("#")[0].partition("@")[0]
