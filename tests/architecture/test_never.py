@@ -32,7 +32,7 @@ SQL_VERBS = re.compile(
 BUILT_SQL: dict[tuple[str, str], str] = {
     ("src/stepwell/store/sqlite/move.py", "_read"): "any table of ours, with the columns that it has",
     ("src/stepwell/store/postgres/move.py", "put_whole"): "any table of ours",
-    ("src/stepwell/store/postgres/migrate.py", "_applied"): "the schema's name is checked in address.py",
+    ("src/stepwell/store/postgres/migrate.py", "applied"): "the schema's name is checked in address.py",
     ("src/stepwell/store/postgres/migrate.py", "_apply_next"): "a number of ours and a checksum",
 }
 

@@ -51,6 +51,7 @@ from stepwell.domain.scope_holds import ScopeHold
 from stepwell.domain.search import RunCount, WaitFilter, WaitRow
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
+from stepwell.store.maintenance import StoreFault, StoreSize
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -475,6 +476,24 @@ class StepLogStore(Protocol):
         ...
 
 
+class Maintenance(Protocol):
+    async def read_size(self) -> StoreSize:
+        """How many bytes and rows it has. Reads whole tables: for operators, not for programs."""
+        ...
+
+    async def find_faults(self) -> Sequence[StoreFault]:
+        """What cannot be so: damaged pages, gaps in logs, tickets that do not fit. Reads everything."""
+        ...
+
+    async def stored_schema(self) -> int:
+        """The version of its tables before it is opened; 0: there are none."""
+        ...
+
+    async def back_up(self, path: str) -> int:
+        """Copy a file as it is at one moment, while others write; returns the size of the copy."""
+        ...
+
+
 class Wakeups(Protocol):
     def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when another process hints; returns how to stop. A hint may repeat or be missed."""
@@ -509,6 +528,7 @@ class Store(
     LimitStore,
     AccessStore,
     StepLogStore,
+    Maintenance,
     Wakeups,
     Protocol,
 ):

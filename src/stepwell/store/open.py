@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from os import PathLike, fspath
 from secrets import token_hex
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from stepwell.errors import SettingsInvalid, excerpt
@@ -37,6 +38,24 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
             hint="stepwell.connect(address, key=...), or SyncClient(address, key=...)",
         )
     raise SettingsInvalid(f"no store has the scheme {excerpt(scheme)}", hint=HINT)
+
+
+class Upgraded(NamedTuple):
+    """The version of a database's tables before and after; 0: there were none."""
+
+    before: int
+    after: int
+
+
+async def upgrade(database: str | PathLike[str]) -> Upgraded:
+    """Apply the migrations that a database lacks. Every engine does so when it opens it."""
+    store = open_store(database)
+    before = await store.stored_schema()
+    await store.open(encoded=True)
+    try:
+        return Upgraded(before, (await store.read_schema()).stored)
+    finally:
+        await store.close()
 
 
 async def move(

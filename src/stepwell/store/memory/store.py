@@ -16,6 +16,7 @@ from stepwell.store.memory.claims import MemoryClaims
 from stepwell.store.memory.commits import MemoryCommits
 from stepwell.store.memory.definitions import MemoryDefinitions
 from stepwell.store.memory.holds import MemoryHolds
+from stepwell.store.memory.maintenance import MemoryMaintenance
 from stepwell.store.memory.messages import MemoryMessages
 from stepwell.store.memory.search import MemorySearch
 from stepwell.store.memory.step_logs import MemoryStepLogs
@@ -34,6 +35,7 @@ class MemoryStore(
     MemoryDefinitions,
     MemoryAccess,
     MemoryStepLogs,
+    MemoryMaintenance,
 ):
     sync_transactions = False
     polls = False

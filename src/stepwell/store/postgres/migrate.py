@@ -57,7 +57,7 @@ async def prepare(connection: Connection, address: Address, *, receiving: bool =
     try:
         await _check_server(connection, address)
         known = migrations()
-        while await _applied(connection, address) < known[-1].number:
+        while await applied(connection, address) < known[-1].number:
             await _apply_next(connection, address, known)
         if not receiving:
             await _check_received(connection, address)
@@ -104,7 +104,7 @@ async def _check_server(connection: Connection, address: Address) -> None:
         )
 
 
-async def _applied(connection: Connection, address: Address) -> int:
+async def applied(connection: Connection, address: Address) -> int:
     """Return the number of the last migration; 0 for an empty database."""
     table = in_schema("stepwell.migrations", address.schema)
     if await connection.fetchval("SELECT to_regclass($1)", table) is None:
@@ -127,11 +127,11 @@ async def _apply_next(connection: Connection, address: Address, known: list[Migr
             f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'; SET LOCAL statement_timeout = 0;"
             f"SELECT pg_advisory_xact_lock({zlib.crc32(f'stepwell/{address.schema}'.encode())})"
         )
-        if await _applied(connection, address) == 0:
+        if await applied(connection, address) == 0:
             schema = _TABLE.replace("EXISTS stepwell;", f'EXISTS "{address.schema}";')
             await connection.execute(in_schema(schema, address.schema))
-        applied = await _applied(connection, address)
-        migration = next((m for m in known if m.number > applied), None)
+        last = await applied(connection, address)
+        migration = next((m for m in known if m.number > last), None)
         if migration is not None:
             await connection.execute(in_schema(migration.text, address.schema), timeout=600)
             await connection.execute(

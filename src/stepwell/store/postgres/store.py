@@ -19,6 +19,7 @@ from stepwell.store.postgres.database import COMMITS_AT_ONCE, STARTS_AT_ONCE, Da
 from stepwell.store.postgres.definitions import PgDefinitions
 from stepwell.store.postgres.holds import PgHolds
 from stepwell.store.postgres.limits import PgLimits
+from stepwell.store.postgres.maintenance import PgMaintenance
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.migrate import prepare
 from stepwell.store.postgres.numbers import PgNumbers
@@ -127,6 +128,10 @@ class PostgresStore:
 
         step_logs = PgStepLogs(db, reads)
         self.add_log_lines, self.read_log_lines = step_logs.add_log_lines, step_logs.read_log_lines
+
+        maintenance = PgMaintenance(db)
+        self.read_size, self.find_faults = maintenance.read_size, maintenance.find_faults
+        self.back_up, self.stored_schema = maintenance.back_up, maintenance.stored_schema
 
         archive = PgArchive(db, self._numbers)
         self.read_tree, self.restore, self.remove = archive.read_tree, archive.restore, archive.remove

@@ -23,6 +23,7 @@ from stepwell.store.sqlite import (
     guard,
     holds,
     limits,
+    maintenance,
     messages,
     rates,
     reads,
@@ -181,6 +182,11 @@ class SqliteStore:
     add_log_lines = _write("add_log_lines", step_logs.add_log_lines)
     read_log_lines = _read(step_logs.read_log_lines)
 
+    # Maintenance
+
+    read_size = _read(maintenance.read_size)
+    find_faults = _read(maintenance.find_faults)
+
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
         """With a `clock`, leases run on it too; otherwise they run on the host's time since boot."""
         self.path = os.path.abspath(os.fspath(path))
@@ -242,6 +248,14 @@ class SqliteStore:
         if self._reader is None:
             raise closed(path=self.path)
         return self._reader.queue.submit(verb, load)
+
+    async def stored_schema(self) -> int:
+        return await asyncio.to_thread(maintenance.stored_schema, self.path)
+
+    async def back_up(self, path: str) -> int:
+        if self._reader is None:
+            raise closed(path=self.path)
+        return await asyncio.to_thread(maintenance.back_up, self.path, path)
 
     async def now(self) -> float:
         return self._clock()
