@@ -29,6 +29,7 @@ PLACES: dict[str, Place] = {
     "workers": Place("workers", "List the workers of a database.", _OPERATION, group=True),
     "queues": Place("workers:queues", "List the queues with their runs and workers.", _OPERATION, group=True),
     "limits": Place("limits", "List, set and drop limits on concurrent runs.", _OPERATION, group=True),
+    "holds": Place("holds", "Hold and release workflows, queues and the workspace.", _OPERATION, group=True),
     "audit": Place("audit", "List who changed what through a server.", _OPERATION, group=True),
     "keys": Place("keys", "Create, list and revoke API keys.", _OPERATION, group=True),
     "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
