@@ -59,6 +59,29 @@ def test_a_filter_needs_a_confirmation(database: str, capsys: pytest.CaptureFixt
     assert "no matching runs" in capsys.readouterr().err
 
 
+def test_runs_are_listed_by_tag_key_and_words_of_their_error(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = ["--json", "--database", database]
+
+    def listed(*words: str) -> int:
+        assert main(["runs", "list", *words, *here]) == 0
+        return len(json.loads(capsys.readouterr().out))
+
+    assert main(["runs", "start", "asking", "--input", "1", "--tag", "a=b", "--key", "k", *here]) == 0
+    capsys.readouterr()
+    assert listed("--tag", "a=b") == 1
+    assert listed("--tag", "a=c") == 0
+    assert listed("--key", "k") == 1
+    assert listed("--error", "no 7") == 1
+    assert listed("--since", "1h", "--status", "failed", "--limit", "100") == 20
+    assert listed("--trigger", "api", "--limit", "100") == 22
+    assert listed("--parent", "@last") == 0
+    assert main(["runs", "delete", "--error", "no 7", "--yes", *here]) == 0
+    capsys.readouterr()
+    assert listed("--limit", "100") == 21
+
+
 def test_one_refusal_does_not_stop_the_others(database: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["runs", "delete", "--since", "1h", "--yes", "--json", "--database", database]
 

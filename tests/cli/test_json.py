@@ -61,7 +61,13 @@ CALLS: dict[str, list[str]] = {
     "runs documents": ["WAITING"],
     "runs start": ["asking", "--input", "4", "--tag", "a=b", "--key", "k"],
     "runs signal": ["WAITING", "other", "--payload", "1", "--id", "x"],
-    "runs decide": ["APPROVING", '"yes"', "--by", "ann"],
+    "approvals list": [],
+    "approvals show": ["APPROVING"],
+    "approvals remind": ["APPROVING"],
+    "approvals reassign": ["APPROVING", "ann", "role:finance"],
+    "approvals approve": ["APPROVING", "--role", "finance"],
+    "runs decide": ["DECIDING", '"yes"', "--by", "ann"],
+    "approvals deny": ["DENYING", "--answer", '"no"'],
     "runs hold": ["WAITING"],
     "runs release": ["WAITING"],
     "runs rerun": ["FAILED"],
@@ -116,9 +122,11 @@ class Story:
 
     async def prepare(self) -> None:
         async with Engine(self.database, workflows=[asking, approving, failing]) as engine:
-            waiting, approval = await engine.start(asking, 2), await engine.start(approving, 1)
+            waiting = await engine.start(asking, 2)
+            approvals = [await engine.start(approving, n) for n in range(3)]
             await suspended(waiting)
-            await suspended(approval)
+            for approval in approvals:
+                await suspended(approval)
             failed, other = [await engine.start(failing, "no luck\x1b[2J") for _ in "12"]
             for run in (failed, other):
                 with pytest.raises(RunFailed):
@@ -130,7 +138,9 @@ class Story:
         (self.folder / "tiny.json").write_text(json.dumps(GRAPH))
         self.names = {
             "WAITING": waiting.id,
-            "APPROVING": approval.id,
+            "APPROVING": approvals[0].id,
+            "DECIDING": approvals[1].id,
+            "DENYING": approvals[2].id,
             "FAILED": failed.id,
             "FILE": str(self.folder / "run.json"),
             "GRAPH": str(self.folder / "tiny.json"),

@@ -78,7 +78,11 @@ def test_commands_work_on_a_server_as_on_a_database(server: str, tmp_path: Path)
     assert [row["workflow"] for row in rows] == ["ask", "fail", "hello"]
     assert json.loads(call("runs", "show", "@waiting", "--json"))["id"] == waiting
     assert "approval" in call("runs", "why", waiting[:20])
-    call("runs", "decide", "@waiting", '"yes"')
+    assert json.loads(call("approvals", "list", "--json"))[0]["run"] == waiting
+    assert "greeting Ada" in call("runs", "logs", rows[-1]["id"])
+    call("runs", "hold", "@waiting")
+    call("runs", "release", "@waiting")
+    call("approvals", "approve", "@waiting", "--answer", '"yes"')
     assert call("watch", waiting) == '"yes"\n'
     events = [json.loads(line) for line in call("runs", "events", waiting, "--json").splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))

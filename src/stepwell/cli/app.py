@@ -22,6 +22,7 @@ PLACES: dict[str, Place] = {
     ),
     "runs": Place("runs run_control", "List, inspect and control runs.", _RUNS, group=True),
     "workflows": Place("workflows", "List, draw, save and switch workflows.", _RUNS, group=True),
+    "approvals": Place("approvals", "List and decide the open approvals of all runs.", _RUNS, group=True),
     "check": Place(
         "check", "Check that the live runs of a database replay on this code, before you deploy it.", _RUNS
     ),

@@ -49,6 +49,12 @@ Since = Annotated[
 ]
 
 
+Tags = Annotated[list[str], typer.Option("--tag", metavar="NAME=VALUE", help="Only runs with this tag.")]
+ErrorWords = Annotated[
+    str, typer.Option("--error", metavar="WORDS", help="Only runs whose error has all of these words.")
+]
+
+
 def json_value(option: str, text: str) -> Any:
     """Return the value of an option that takes JSON, a @file with it, or - for stdin."""
     import msgspec

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stepwell.cli import failure
+from stepwell.cli.options import pairs
 from stepwell.cli.session import CliSession
 from stepwell.errors import InvalidRequest, StepwellError
 
@@ -16,21 +18,50 @@ if TYPE_CHECKING:
 _PAGE = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChoice:
+    """Which runs are meant, as a caller says it."""
+
+    workflow: str = ""
+    status: Sequence[str] = ()
+    since: str = ""
+    tag: Sequence[str] = ()
+    error: str = ""
+
+    @property
+    def given(self) -> bool:
+        return bool(self.workflow or self.status or self.since or self.tag or self.error)
+
+    def or_status(self, *words: str) -> RunChoice:
+        """Return this choice with a status, if it has other parts and none of its own."""
+        return replace(self, status=words) if self.given and not self.status else self
+
+    def filter(self) -> dict[str, Any]:
+        """Return the same for the client."""
+        from stepwell.domain.duration import seconds
+        from stepwell.system import SystemClock
+
+        options: dict[str, Any] = {
+            "workflow": self.workflow,
+            "status": list(self.status),
+            "error": self.error,
+        }
+        if self.since:
+            options["since"] = SystemClock.time() - seconds(self.since, name="--since")
+        if self.tag:
+            options["tags"] = {name: str(value) for name, value in pairs("--tag", list(self.tag)).items()}
+        return options
+
+
 async def matching(
-    client: Client, workflow: str, status: Sequence[str], since: str, limit: int | None = None
+    client: Client, choice: RunChoice, limit: int | None = None, **more: Any
 ) -> AsyncIterator[RunRow]:
     """Read the matching runs in pages, newest first."""
-    from stepwell.domain.duration import seconds
-    from stepwell.system import SystemClock
-
-    oldest = SystemClock.time() - seconds(since, name="--since") if since else 0.0
-    before, left = "", limit
+    options, before, left = choice.filter(), "", limit
     while left is None or left > 0:
         size = _PAGE if left is None else min(_PAGE, left)
-        page = await client.runs(workflow=workflow, status=list(status), before=before, limit=size)
+        page = await client.runs(**options, **more, before=before, limit=size)
         for row in page:
-            if row.created_at < oldest:
-                return
             yield row
         if not page.next:
             return
@@ -46,18 +77,10 @@ class Bulk:
         self._verb, self._done = verb, done  # "cancel", "cancelled"
 
     async def choose(
-        self,
-        client: Client,
-        runs: Sequence[str],
-        workflow: str,
-        status: Sequence[str],
-        since: str,
-        *,
-        yes: bool,
+        self, client: Client, runs: Sequence[str], choice: RunChoice, *, yes: bool
     ) -> list[RunHandle[Any]] | None:
         """Return the runs; None if the person says no. A filter needs a confirmation."""
-        filtered = bool(workflow or status or since)
-        if filtered == bool(runs):
+        if choice.given == bool(runs):
             what = "both runs and a filter" if runs else "neither a run nor a filter"
             raise InvalidRequest(
                 f"{what} was given",
@@ -65,7 +88,7 @@ class Bulk:
             )
         if runs:
             return [await self._session.run(client, run) for run in runs]
-        ids = [row.id async for row in matching(client, workflow, status, since)]
+        ids = [row.id async for row in matching(client, choice)]
         if not ids:
             self._session.out.say("no matching runs")
             return []

@@ -9,12 +9,14 @@ import typer
 from stepwell.cli.command import Commands
 from stepwell.cli.options import (
     By,
+    ErrorWords,
     Input,
     OneWorkflow,
     Reason,
     Run,
     Since,
     Statuses,
+    Tags,
     Workflow,
     Yes,
     json_value,
@@ -22,7 +24,7 @@ from stepwell.cli.options import (
     read_bytes,
     write_bytes,
 )
-from stepwell.cli.selection import Bulk
+from stepwell.cli.selection import Bulk, RunChoice
 from stepwell.cli.session import CliSession
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from stepwell.client.options import WhoOptions
 
 commands = Commands()
+_LIVE = ("pending", "running", "suspended")
 Payload = Annotated[
     str | None, typer.Option("--payload", metavar="JSON", help="Payload as JSON, @FILE, or - for stdin.")
 ]
@@ -177,6 +180,8 @@ async def cancel(
     workflow: OneWorkflow = "",
     status: Statuses = [],
     since: Since = "",
+    tag: Tags = [],
+    error: ErrorWords = "",
     yes: Yes = False,
     by: By = "",
     reason: Reason = "",
@@ -194,14 +199,9 @@ async def cancel(
 
     bulk = Bulk(session, "cancel", "cancelled")
     async with session.client() as client:
-        handles = await bulk.choose(
-            client, runs, workflow, status or _live(runs, workflow, since), since, yes=yes
-        )
+        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
+        handles = await bulk.choose(client, runs, choice.or_status(*_LIVE), yes=yes)
         return 0 if handles is None else await bulk.apply(handles, act)
-
-
-def _live(runs: list[str], workflow: str, since: str) -> list[str]:
-    return ["pending", "running", "suspended"] if not runs and (workflow or since) else []
 
 
 @commands.add(
@@ -215,6 +215,8 @@ async def retry(
     workflow: OneWorkflow = "",
     status: Statuses = [],
     since: Since = "",
+    tag: Tags = [],
+    error: ErrorWords = "",
     yes: Yes = False,
     by: By = "",
     reason: Reason = "",
@@ -227,8 +229,8 @@ async def retry(
 
     bulk = Bulk(session, "retry", "retried")
     async with session.client() as client:
-        statuses = status or (["failed", "timed_out"] if not runs and (workflow or since) else [])
-        handles = await bulk.choose(client, runs, workflow, statuses, since, yes=yes)
+        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
+        handles = await bulk.choose(client, runs, choice.or_status("failed", "timed_out"), yes=yes)
         return 0 if handles is None else await bulk.apply(handles, act)
 
 
@@ -241,6 +243,8 @@ async def delete(
     workflow: OneWorkflow = "",
     status: Statuses = [],
     since: Since = "",
+    tag: Tags = [],
+    error: ErrorWords = "",
     yes: Yes = False,
     by: By = "",
     reason: Reason = "",
@@ -253,7 +257,8 @@ async def delete(
 
     bulk = Bulk(session, "delete", "deleted")
     async with session.client() as client:
-        handles = await bulk.choose(client, runs, workflow, status, since, yes=yes)
+        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
+        handles = await bulk.choose(client, runs, choice, yes=yes)
         return 0 if handles is None else await bulk.apply(handles, act)
 
 
@@ -266,6 +271,8 @@ async def hold(
     workflow: OneWorkflow = "",
     status: Statuses = [],
     since: Since = "",
+    tag: Tags = [],
+    error: ErrorWords = "",
     yes: Yes = False,
     by: By = "",
     reason: Reason = "",
@@ -278,9 +285,8 @@ async def hold(
 
     bulk = Bulk(session, "hold", "held")
     async with session.client() as client:
-        handles = await bulk.choose(
-            client, runs, workflow, status or _live(runs, workflow, since), since, yes=yes
-        )
+        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
+        handles = await bulk.choose(client, runs, choice.or_status(*_LIVE), yes=yes)
         return 0 if handles is None else await bulk.apply(handles, act)
 
 
@@ -291,6 +297,8 @@ async def release(
     workflow: OneWorkflow = "",
     status: Statuses = [],
     since: Since = "",
+    tag: Tags = [],
+    error: ErrorWords = "",
     yes: Yes = False,
     by: By = "",
     reason: Reason = "",
@@ -303,9 +311,8 @@ async def release(
 
     bulk = Bulk(session, "release", "released")
     async with session.client() as client:
-        handles = await bulk.choose(
-            client, runs, workflow, status or _live(runs, workflow, since), since, yes=yes
-        )
+        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
+        handles = await bulk.choose(client, runs, choice.or_status(*_LIVE), yes=yes)
         return 0 if handles is None else await bulk.apply(handles, act)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepwell.cli.command import Commands
-from stepwell.cli.options import Limit, OneWorkflow, Run, Since, Statuses
+from stepwell.cli.options import ErrorWords, Limit, OneWorkflow, Run, Since, Statuses, Tags
 from stepwell.cli.output import Column, encoded
 from stepwell.cli.session import CliSession
 from stepwell.cli.text import short_time, time_text
@@ -39,6 +39,15 @@ async def list_(
     workflow: OneWorkflow = "",
     status: Statuses = [],
     since: Since = "",
+    tag: Tags = [],
+    error: ErrorWords = "",
+    key: Annotated[str, typer.Option("--key", metavar="KEY", help="Only the run with this key.")] = "",
+    parent: Annotated[
+        str, typer.Option("--parent", metavar="RUN", help="Only the children of this run.")
+    ] = "",
+    trigger: Annotated[
+        str, typer.Option("--trigger", metavar="WORD", help="Only runs started by this, such as api.")
+    ] = "",
     limit: Limit = 50,
 ) -> None:
     """List the newest runs."""
@@ -50,9 +59,12 @@ async def list_(
     heads = columns(now, rows)
     session.out.heading(heads)
     async with session.client() as client:
-        from stepwell.cli.selection import matching
+        from stepwell.cli.selection import RunChoice, matching
 
-        rows += [row async for row in matching(client, workflow, status, since, limit)]
+        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
+        above = (await session.run(client, parent)).id if parent else ""
+        more = {"key": key, "parent": above, "trigger": trigger}
+        rows += [row async for row in matching(client, choice, limit, **more)]
     if session.out.as_json:
         session.out.json([run_data(row) for row in rows])
         return

@@ -1,0 +1,200 @@
+"""`stepwell approvals list | show | approve | deny | reassign | remind`: what people have to decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stepwell.cli.command import Commands
+from stepwell.cli.options import By, Limit, Reason, Run, json_value, pairs
+from stepwell.cli.output import Column
+from stepwell.cli.session import CliSession
+from stepwell.cli.text import short_time, time_text
+from stepwell.errors import AlreadyDecided
+
+if TYPE_CHECKING:
+    from stepwell.client import RunHandle
+    from stepwell.client.search import WaitInfo
+    from stepwell.domain.state import OpenWait
+
+commands = Commands("List and decide the open approvals of all runs.")
+Path = Annotated[str, typer.Option("--path", metavar="PATH", help="Path of it, if the run has several.")]
+Roles = Annotated[list[str], typer.Option("--role", metavar="ROLE", help="Role that you have.")]
+Fields = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Field of its form.")]
+Answer = Annotated[str | None, typer.Option("--answer", metavar="JSON", help="The whole answer as JSON.")]
+
+
+@commands.add("list", "stepwell approvals list", "stepwell approvals list --assignee ann --role finance")
+async def list_(
+    session: CliSession,
+    assignee: Annotated[
+        str, typer.Option("--assignee", metavar="NAME", help="Only those that this person may decide.")
+    ] = "",
+    role: Roles = [],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only approvals of this name.")] = "",
+    limit: Limit = 50,
+) -> None:
+    """List the open approvals of all runs, newest first."""
+    async with session.client() as client:
+        rows = list(await client.approvals(name=name, assignee=assignee, roles=role, limit=limit))
+        now = await session.now(client)
+    if session.out.as_json:
+        session.out.json([_data(row) for row in rows])
+        return
+    heads = [
+        Column("RUN", lambda row: str(row.run)),
+        Column("WORKFLOW", lambda row: f"{row.workflow} #{row.number}"),
+        Column("APPROVAL", lambda row: str(row.title or row.name), share=2),
+        Column("FOR", lambda row: ", ".join(row.assignees) or "anybody", share=1),
+        Column(
+            "OPENED", lambda row: time_text(row.opened_at) or "", lambda row: short_time(row.opened_at, now)
+        ),
+        Column("UNTIL", lambda row: time_text(row.due_at) or "", lambda row: short_time(row.due_at, now)),
+    ]
+    end = f"decide one: {session.command('approvals approve RUN')}"
+    session.out.table(heads, rows, empty="nothing waits for a decision", end=end)
+
+
+def _data(row: WaitInfo) -> dict[str, Any]:
+    return {
+        "run": row.run,
+        "workflow": row.workflow,
+        "number": row.number,
+        "path": row.path,
+        "name": row.name,
+        "title": row.title,
+        "assignees": row.assignees,
+        "form": row.form,
+        "opened_at": time_text(row.opened_at),
+        "due_at": time_text(row.due_at),
+    }
+
+
+@commands.add("show", "stepwell approvals show @waiting")
+async def show(session: CliSession, run: Run, path: Path = "") -> None:
+    """Show an open approval of a run: its title, its assignees, and the form of its answer."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        wait = await _approval(handle, path)
+    session.out.fields(
+        {
+            "run": handle.id,
+            "path": wait.path,
+            "name": wait.name,
+            "title": wait.title,
+            "assignees": wait.assignees,
+            "due_at": time_text(wait.due_at),
+            "form": wait.form,
+        }
+    )
+
+
+async def _approval(handle: RunHandle[Any], path: str) -> OpenWait:
+    waits = [wait for wait in await handle.waits() if wait.what == "approval" and path in ("", wait.path)]
+    if len(waits) == 1:
+        return waits[0]
+    if waits:
+        paths = ", ".join(wait.path for wait in waits)
+        raise AlreadyDecided(f"run {handle.id} has several open approvals", hint=f"add --path: {paths}")
+    raise AlreadyDecided(f"run {handle.id} has no open approval", hint="see `stepwell approvals list`")
+
+
+@commands.add(
+    "approve",
+    "stepwell approvals approve @waiting",
+    "stepwell approvals approve @waiting --set amount=12 --reason checked",
+)
+async def approve(
+    session: CliSession,
+    run: Run,
+    path: Path = "",
+    fields: Fields = [],
+    answer: Answer = None,
+    role: Roles = [],
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Approve: with the answer that its form asks for, `approved` or true."""
+    await _decide(session, run, path, fields, answer, role, by, reason, approved=True)
+
+
+@commands.add("deny", "stepwell approvals deny @waiting --reason 'no invoice'")
+async def deny(
+    session: CliSession,
+    run: Run,
+    path: Path = "",
+    fields: Fields = [],
+    answer: Answer = None,
+    role: Roles = [],
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Deny: with the answer that its form asks for, `denied` or false."""
+    await _decide(session, run, path, fields, answer, role, by, reason, approved=False)
+
+
+async def _decide(
+    session: CliSession,
+    run: str,
+    path: str,
+    fields: list[str],
+    answer: str | None,
+    roles: list[str],
+    by: str,
+    reason: str,
+    *,
+    approved: bool,
+) -> None:
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        wait = await _approval(handle, path)
+        if answer is not None:
+            value: Any = json_value("--answer", answer)
+        else:
+            value = pairs("--set", fields) if fields else _word(wait.form, approved=approved)
+        who = by or session.user
+        await handle.decide(value, path=wait.path, by=who, roles=roles, reason=reason)
+    word = "approved" if approved else "denied"
+    if session.out.as_json:
+        session.out.json({"run": handle.id, "path": wait.path, "decision": word, "answer": value})
+    else:
+        session.out.say(f"{word}: {wait.title or wait.name} of {handle.id}")
+
+
+def _word(form: Any, *, approved: bool) -> Any:
+    """Return the answer that means yes or no: a boolean where the form asks for one, else the word."""
+    if isinstance(form, dict) and form.get("type") == "boolean":
+        return approved
+    return "approved" if approved else "denied"
+
+
+@commands.add("reassign", "stepwell approvals reassign @waiting ann role:finance --reason 'ben is away'")
+async def reassign(
+    session: CliSession,
+    run: Run,
+    assignees: Annotated[list[str], typer.Argument(metavar="ASSIGNEE", help="Names, or role:NAME.")],
+    path: Path = "",
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Let others decide an open approval. Approvals so far still count."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.reassign(assignees, path=path, by=by or session.user, reason=reason)
+    if session.out.as_json:
+        session.out.json({"run": handle.id, "assignees": assignees})
+    else:
+        session.out.say(f"{', '.join(assignees)} may decide it now")
+
+
+@commands.add("remind", "stepwell approvals remind @waiting")
+async def remind(session: CliSession, run: Run, path: Path = "", by: By = "", reason: Reason = "") -> None:
+    """Record a reminder of an open approval; a program that notifies people follows such events."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        wait = await handle.remind(path=path, by=by or session.user, reason=reason)
+    if session.out.as_json:
+        session.out.json({"run": handle.id, "path": wait.path, "assignees": wait.assignees})
+    else:
+        session.out.say(f"reminded {', '.join(wait.assignees) or 'everybody'} of {wait.title or wait.name}")
