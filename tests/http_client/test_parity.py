@@ -10,11 +10,12 @@ import pytest
 from stepwell import Client, HttpClient, RunHandle
 from stepwell.client.derived_runs import DerivedRuns
 from stepwell.client.keys import Keys
+from stepwell.client.operations import Holds
 from stepwell.client.workflows import Workflows
 from stepwell.http_client.derived_runs import HttpDerivedRuns
 from stepwell.http_client.handle import HttpRunHandle
 from stepwell.http_client.keys import HttpKeys
-from stepwell.http_client.workflows import HttpWorkflows
+from stepwell.http_client.workflows import HttpHolds, HttpWorkflows
 
 # Verbs that are the same code for a database and a server, and what they are built on.
 INHERITED = {
@@ -30,6 +31,9 @@ INHERITED = {
         "workflows": "HttpWorkflows.list",
         "enable": "HttpWorkflows.switch",
         "disable": "HttpWorkflows.switch",
+        "hold": "HttpHolds.change",
+        "release": "HttpHolds.change",
+        "holds": "HttpHolds.list",
         "rerun": "HttpDerivedRuns.rerun",
         "rerun_from": "HttpDerivedRuns.rerun_from",
         "fork": "HttpDerivedRuns.fork",
@@ -64,6 +68,7 @@ PAIRS: list[tuple[type, type]] = [
     (DerivedRuns, HttpDerivedRuns),
     (Workflows, HttpWorkflows),
     (Keys, HttpKeys),
+    (Holds, HttpHolds),
 ]
 
 

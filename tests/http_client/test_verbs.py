@@ -295,6 +295,13 @@ async def test_workflows_limits_and_keys_are_managed(engines: Engines) -> None:
         with pytest.raises(UnknownWorkflow):
             await client.enable("nothing")
 
+        assert await client.hold("workflow", "doubling", by="ann", reason="a pause")
+        assert not await client.hold("workflow", "doubling")
+        assert same(await client.holds(), await engine.holds())
+        assert (await client.holds())[0].reason == "a pause"
+        assert await client.release("workflow", "doubling")
+        assert await client.holds() == []
+
         await client.set_limit("workflow", "doubling", 3, by="ann")
         assert await client.limits() == await engine.limits()
         assert await client.drop_limit("workflow", "doubling")

@@ -38,7 +38,7 @@ from stepwell.http_client.handle import HttpRunHandle
 from stepwell.http_client.keys import HttpKeys
 from stepwell.http_client.rows import Fields, fields_of, flag_of, listed, row_of, text_of
 from stepwell.http_client.search import HttpSearch
-from stepwell.http_client.workflows import HttpWorkflows
+from stepwell.http_client.workflows import HttpHolds, HttpWorkflows
 from stepwell.store.base import Store
 from stepwell.system import SystemClock, SystemIds
 
@@ -73,6 +73,7 @@ class HttpClient(Client):
     def _bind(self) -> None:
         self._workflows = HttpWorkflows(self, self.connection)
         self._search = HttpSearch(self, self.connection)
+        self._holds = HttpHolds(self, self.connection)
         self.derived_runs = HttpDerivedRuns(self, self.connection, self._handle)
 
     async def open(self) -> None:

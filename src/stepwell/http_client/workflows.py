@@ -1,13 +1,15 @@
-"""HttpWorkflows: the workflows that a server knows."""
+"""HttpWorkflows and HttpHolds: the workflows that a server knows, and what operators have stopped there."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote
 
+from stepwell.client.operations import HoldInfo, Holds
 from stepwell.client.store_access import StoreAccess
 from stepwell.client.workflows import WorkflowInfo, Workflows
 from stepwell.domain.new_run import startable
+from stepwell.domain.scope_holds import HoldKind, checked_scope
 from stepwell.domain.text import checked_text, clean
 from stepwell.http_client.connection import Connection
 from stepwell.http_client.rows import flag_of, listed, row_of
@@ -29,4 +31,20 @@ class HttpWorkflows(Workflows):
         name = quote(checked_text(workflow, "workflow"), safe="")
         body = {"by": checked_text(by, "by"), "reason": clean(reason)}
         answer = await self._connection.post(f"/workflows/{name}/{'enable' if enabled else 'disable'}", body)
+        return flag_of(answer.content, "changed") or answer.repeated
+
+
+class HttpHolds(Holds):
+    def __init__(self, access: StoreAccess, connection: Connection) -> None:
+        super().__init__(access)
+        self._connection = connection
+
+    async def list(self) -> list[HoldInfo]:
+        rows = listed(await self._connection.get("/holds"), "holds")
+        return [row_of(HoldInfo, fields) for fields in rows]
+
+    async def change(self, kind: HoldKind, name: str, *, held: bool, by: str, reason: str) -> bool:
+        checked_scope(kind, checked_text(name, "name"))
+        body = {"kind": kind, "name": name, "by": checked_text(by, "by"), "reason": clean(reason)}
+        answer = await self._connection.post("/holds" if held else "/holds/release", body)
         return flag_of(answer.content, "changed") or answer.repeated

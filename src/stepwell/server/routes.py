@@ -40,6 +40,7 @@ _EXAMPLE_GRAPH = {
     "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
     "edges": [{"source": "start", "target": "end"}],
 }
+_HOLD = {"kind": "workflow", "name": "fulfil", "reason": "the payment service is down"}
 _WHY = {"reason": "the payment service was down"}
 Handler = Callable[..., Awaitable[Any]]
 
@@ -437,6 +438,9 @@ OPERATION = (
     _read(f"{API}/about", operation.about, "operation"),
     _read(f"{API}/workers", operation.list_workers, "operation"),
     _read(f"{API}/queues", operation.list_queues, "operation"),
+    _read(f"{API}/holds", operation.list_holds, "operation"),
+    _change("POST", f"{API}/holds", operation.hold_scope, "admin", "operation", example=_HOLD),
+    _change("POST", f"{API}/holds/release", operation.release_scope, "admin", "operation", example=_HOLD),
     Route(
         method="GET",
         path=f"{API}/audit",
