@@ -23,7 +23,7 @@ FIRST_SEED ?= $(shell date +%s)
 # Tests and measurements start many processes; without bytecode each of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers clean
+.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers scale clean
 
 help:
 	@echo "setup         make .venv with the project and its tools"
@@ -37,6 +37,7 @@ help:
 	@echo "faults        kill, freeze and break things under load; one page of findings"
 	@echo "bench         measure Stepwell and the floor"
 	@echo "bench-check   is W1, W9 or W11 slower than the kept ratios, or than BASE=commit in the same run?"
+	@echo "scale         lists, counts and searches with 1,000,000 runs beside 10,000"
 	@echo "bench-peers   the same work on other engines: PEERS=\"dbos absurd\" WORKS=\"W1\" REPEAT=1 QUICK=1"
 
 setup: $(STAMP)
@@ -89,6 +90,9 @@ bench: $(BENCH_STAMP)
 
 bench-check: $(BENCH_STAMP)
 	@$(BENCH_HOME)/bin/python -m bench.check --repeat $(REPEAT) $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick)
+
+scale: setup
+	@$(BIN)/python -m tools.scale
 
 bench-peers: $(BENCH_STAMP)
 	@$(BENCH_HOME)/bin/python -m bench.run_peers --peers $(PEERS) --works $(WORKS) --repeat $(REPEAT) $(if $(QUICK),--quick)

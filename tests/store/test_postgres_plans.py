@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from stepwell.domain.commit import Commit, LogRow
+from stepwell.domain.commit import Commit, LogRow, RunFilter
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
+from stepwell.domain.search import WaitFilter
 from stepwell.domain.status import Status
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect
 from stepwell.store.postgres.pool.slots import ConnectionSlots
@@ -36,17 +38,36 @@ INSERT INTO stepwell.runs (
     parent, parent_path, root, tags, trigger, where_at, created_at, test
 )
 SELECT 'q' || n, 'default', 'order', '1', 'function', 'suspended', '', 'key-q' || n, '', '', 'default', 0, '',
-    '', '', '', '', '', '', 0, false
+    '', '', '', '', '', '', n, false
 FROM generate_series(1, {PARKED}) AS n;
 INSERT INTO stepwell.events (run_id, seq, kind, path, attempt, at, payload)
 SELECT 'q' || n, 1, 'accepted', '', 0, 0, '' FROM generate_series(1, {PARKED}) AS n;
 INSERT INTO stepwell.inbox (run_id, key, n, kind, name, payload, at)
 SELECT 'q' || n, 'k', 1, 'signal', 'go', '', 0 FROM generate_series(1, {PARKED}) AS n;
-INSERT INTO stepwell.waits (run_id, path, kind, name, key, since)
-SELECT 'q' || n, 'w', 'event', 'paid', 'k' || n, 0 FROM generate_series(1, {PARKED}) AS n;
+INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, what, opened_at)
+SELECT 'q' || n, 'w', 'event', 'paid', 'k' || n, 0, 'event', n FROM generate_series(1, {PARKED}) AS n;
+INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, what, opened_at)
+SELECT 'q' || n, 'a', 'decision', 'ask', '', 0, 'approval', n FROM generate_series(1, {PENDING}) AS n;
+INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)
+SELECT 'q' || n, 'tag:["customer","' || (n % 10) || '"]', 'default', n
+FROM generate_series(1, {PENDING}) AS n;
 INSERT INTO stepwell.published_events (id, name, key, payload, at)
 SELECT 'p' || n, 'paid', 'k' || n, '', n FROM generate_series(1, {PARKED}) AS n;
 """
+LISTS = {
+    "newest": RunFilter(),
+    "of a workflow": RunFilter(workflow="order"),
+    "of a status": RunFilter(statuses=[Status.SUSPENDED]),
+    "of a rare status": RunFilter(statuses=[Status.FAILED, Status.RUNNING]),
+    "of a trigger": RunFilter(trigger="schedule"),
+    "of a parent": RunFilter(parent="q7"),
+    "of a key": RunFilter(key="key-q7"),
+    "of a prefix": RunFilter(prefix="key-q7"),
+    "of an id": RunFilter(id_prefix="q77"),
+    "of a tag": RunFilter(tags=[("customer", "7")]),
+    "of a word": RunFilter(words=["refused"]),
+    "of a time": RunFilter(since=50.0, until=60.0),
+}
 READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
 
 
@@ -139,6 +160,32 @@ async def every_verb(scene: Scene) -> dict[str, int]:
     await count("find", store.find_run("default", f"{parent} 1"))
     await count("published", store.published("paid", "k5", since=0.0))
     return read
+
+
+@pytest.mark.slow
+@pytest.mark.req("K40")
+def test_lists_and_counts_read_little_more_than_they_return(postgres_url: str) -> None:
+    async def story() -> dict[str, int]:
+        store = OneConnection(postgres_url, clock=FakeClock().time)
+        await store.open()
+        try:
+            await store.connection.execute(FILLED)
+            await store.connection.execute("VACUUM ANALYZE")
+            await store.connection.execute("BEGIN")
+            read: dict[str, int] = {}
+            for name, filter in LISTS.items():
+                read[name] = await store.rows_read(store.list_runs(replace(filter, limit=10)))
+            read["count"] = await store.rows_read(store.count_runs("default"))
+            read["waits"] = await store.rows_read(store.list_waits(WaitFilter(limit=10)))
+            named = WaitFilter(whats=["approval"], name="ask", limit=10)
+            read["named waits"] = await store.rows_read(store.list_waits(named))
+            return read
+        finally:
+            await store.close()
+
+    read = asyncio.run(story())
+
+    assert {name: rows for name, rows in read.items() if rows > 150} == {}
 
 
 def ended(run_id: RunId) -> RunCopy:

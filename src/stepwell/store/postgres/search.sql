@@ -1,6 +1,7 @@
 -- Finding and counting runs. Each `found_` query walks one index backwards, from where the last page ended: its
 -- bounds and its order are those of the index, so no other one can answer it. `/* run_fits */` stands for the other
--- conditions of the filter, `/* found */` for one of these queries.
+-- conditions of the filter, `/* found */` for one of these queries. The walk reads
+-- nothing but the index, and OFFSET 0 keeps the conditions out of it: the planner would take another one for them.
 --
 -- All have the same parameters: $1 workspace, $2 limit, $3 since, $4 and $5 where the last page ended, $6 workflow,
 -- $7 version, $8 queue, $9 trigger, $10 parent, $11 key, $12 prefix, $13 the first key after this page, $14
@@ -65,11 +66,17 @@ ORDER BY f.created_at DESC, f.id DESC;
 
 -- name: found_newest
 SELECT r.id, r.created_at
-FROM stepwell.runs AS r
-WHERE (r.workspace, r.created_at, r.id) < ($1::text, $4::float8, $5::text)
-    AND (r.workspace, r.created_at) >= ($1::text, $3::float8)
-    AND /* run_fits */
-ORDER BY r.workspace DESC, r.created_at DESC, r.id DESC
+FROM (
+    SELECT x.id
+    FROM stepwell.runs AS x
+    WHERE x.workspace = $1::text
+        AND (x.created_at, x.id) < ($4::float8, $5::text)
+        AND x.created_at >= $3::float8
+    ORDER BY x.created_at DESC, x.id DESC
+    OFFSET 0
+) AS f
+CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = f.id OFFSET 0) AS r
+WHERE /* run_fits */
 LIMIT $2::int
 
 -- name: found_in_groups
@@ -94,14 +101,21 @@ FROM (
 ) AS g
 CROSS JOIN LATERAL (
     SELECT r.id, r.created_at
-    FROM stepwell.runs AS r
-    WHERE (r.workspace, r.workflow, r.version, r.queue, r.status, r.created_at, r.id)
-        < ($1::text, g.workflow, g.version, g.queue, g.status, $4::float8, $5::text)
-        AND (r.workspace, r.workflow, r.version, r.queue, r.status, r.created_at)
-        >= ($1::text, g.workflow, g.version, g.queue, g.status, $3::float8)
-        AND /* run_fits */
-    ORDER BY
-        r.workspace DESC, r.workflow DESC, r.version DESC, r.queue DESC, r.status DESC, r.created_at DESC, r.id DESC
+    FROM (
+        SELECT x.id
+        FROM stepwell.runs AS x
+        WHERE x.workspace = $1::text
+            AND x.workflow = g.workflow
+            AND x.version = g.version
+            AND x.queue = g.queue
+            AND x.status = g.status
+            AND (x.created_at, x.id) < ($4::float8, $5::text)
+            AND x.created_at >= $3::float8
+        ORDER BY x.created_at DESC, x.id DESC
+        OFFSET 0
+    ) AS f
+    CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = f.id OFFSET 0) AS r
+    WHERE /* run_fits */
     LIMIT $2::int
 ) AS found
 UNION
@@ -119,22 +133,35 @@ WHERE /* run_fits */
 
 -- name: found_by_trigger
 SELECT r.id, r.created_at
-FROM stepwell.runs AS r
-WHERE r.trigger <> 'api'
-    AND (r.workspace, r.trigger, r.created_at, r.id) < ($1::text, $9::text, $4::float8, $5::text)
-    AND (r.workspace, r.trigger, r.created_at) >= ($1::text, $9::text, $3::float8)
-    AND /* run_fits */
-ORDER BY r.workspace DESC, r.trigger DESC, r.created_at DESC, r.id DESC
+FROM (
+    SELECT x.id
+    FROM stepwell.runs AS x
+    WHERE x.trigger <> 'api'
+        AND x.workspace = $1::text
+        AND x.trigger = $9::text
+        AND (x.created_at, x.id) < ($4::float8, $5::text)
+        AND x.created_at >= $3::float8
+    ORDER BY x.created_at DESC, x.id DESC
+    OFFSET 0
+) AS f
+CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = f.id OFFSET 0) AS r
+WHERE /* run_fits */
 LIMIT $2::int
 
 -- name: found_by_parent
 SELECT r.id, r.created_at
-FROM stepwell.runs AS r
-WHERE r.parent <> ''
-    AND (r.parent, r.created_at, r.id) < ($10::text, $4::float8, $5::text)
-    AND (r.parent, r.created_at) >= ($10::text, $3::float8)
-    AND /* run_fits */
-ORDER BY r.parent DESC, r.created_at DESC, r.id DESC
+FROM (
+    SELECT x.id
+    FROM stepwell.runs AS x
+    WHERE x.parent <> ''
+        AND x.parent = $10::text
+        AND (x.created_at, x.id) < ($4::float8, $5::text)
+        AND x.created_at >= $3::float8
+    ORDER BY x.created_at DESC, x.id DESC
+    OFFSET 0
+) AS f
+CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = f.id OFFSET 0) AS r
+WHERE /* run_fits */
 LIMIT $2::int
 
 -- name: found_by_term
@@ -142,9 +169,12 @@ SELECT r.id, r.created_at
 FROM (
     SELECT x.run_id
     FROM stepwell.run_terms AS x
-    WHERE (x.workspace, x.term, x.created_at, x.run_id) < ($1::text, ($15::text[])[1], $4::float8, $5::text)
-        AND (x.workspace, x.term, x.created_at) >= ($1::text, ($15::text[])[1], $3::float8)
-    ORDER BY x.workspace DESC, x.term DESC, x.created_at DESC, x.run_id DESC
+    WHERE x.workspace = $1::text
+        AND x.term = ($15::text[])[1]
+        AND (x.created_at, x.run_id) < ($4::float8, $5::text)
+        AND x.created_at >= $3::float8
+    ORDER BY x.created_at DESC, x.run_id DESC
+    OFFSET 0
 ) AS found
 CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = found.run_id OFFSET 0) AS r
 WHERE /* run_fits */
@@ -165,11 +195,16 @@ WHERE /* run_fits */
 -- name: found_by_id
 -- By the beginning of the id.
 SELECT r.id, r.created_at
-FROM stepwell.runs AS r
-WHERE r.id >= $16::text
-    AND r.id < $17::text
-    AND /* run_fits */
-ORDER BY r.id DESC
+FROM (
+    SELECT x.id
+    FROM stepwell.runs AS x
+    WHERE x.id >= $16::text
+        AND x.id < $17::text
+    ORDER BY x.id DESC
+    OFFSET 0
+) AS f
+CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = f.id OFFSET 0) AS r
+WHERE /* run_fits */
 LIMIT $2::int
 
 -- name: list_by_prefix
@@ -179,7 +214,24 @@ SELECT
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
     r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by, t.held IS NOT NULL AS held
-FROM stepwell.runs AS r
+FROM (
+    SELECT x.key
+    FROM stepwell.runs AS x
+    WHERE x.key <> ''
+        AND x.workspace = $1::text
+        AND x.key >= $12::text
+        AND x.key < $13::text
+    ORDER BY x.key DESC
+    OFFSET 0
+) AS f
+CROSS JOIN LATERAL (
+    SELECT x.*
+    FROM stepwell.runs AS x
+    WHERE x.key <> ''
+        AND (x.workspace, x.key) >= ($1::text, f.key)
+    ORDER BY x.workspace, x.key
+    LIMIT 1
+) AS r
 LEFT JOIN LATERAL (
     SELECT x.lease, x.held
     FROM stepwell.tickets AS x
@@ -187,11 +239,7 @@ LEFT JOIN LATERAL (
         AND x.path = ''
     OFFSET 0
 ) AS t ON true
-WHERE r.key <> ''
-    AND (r.workspace, r.key) >= ($1::text, $12::text)
-    AND (r.workspace, r.key) < ($1::text, $13::text)
-    AND /* run_fits */
-ORDER BY r.workspace DESC, r.key DESC
+WHERE /* run_fits */
 LIMIT $2::int;
 
 -- name: run_groups
@@ -272,10 +320,10 @@ CROSS JOIN LATERAL (
         SELECT x.*
         FROM stepwell.waits AS x
         WHERE x.what <> ''
-            AND (x.workspace, x.what, x.opened_at, x.run_id, x.path)
-            < ($1::text, k.what, $3::float8, $4::text, $5::text)
-            AND (x.workspace, x.what) >= ($1::text, k.what)
-        ORDER BY x.workspace DESC, x.what DESC, x.opened_at DESC, x.run_id DESC, x.path DESC
+            AND x.workspace = $1::text
+            AND x.what = k.what
+            AND (x.opened_at, x.run_id, x.path) < ($3::float8, $4::text, $5::text)
+        ORDER BY x.opened_at DESC, x.run_id DESC, x.path DESC
         LIMIT $6::int
     ) AS o
     CROSS JOIN LATERAL (
@@ -296,10 +344,11 @@ CROSS JOIN LATERAL (
         SELECT x.*
         FROM stepwell.waits AS x
         WHERE x.what <> ''
-            AND (x.workspace, x.what, x.name, x.opened_at, x.run_id, x.path)
-            < ($1::text, k.what, $7::text, $3::float8, $4::text, $5::text)
-            AND (x.workspace, x.what, x.name) >= ($1::text, k.what, $7::text)
-        ORDER BY x.workspace DESC, x.what DESC, x.name DESC, x.opened_at DESC, x.run_id DESC, x.path DESC
+            AND x.workspace = $1::text
+            AND x.what = k.what
+            AND x.name = $7::text
+            AND (x.opened_at, x.run_id, x.path) < ($3::float8, $4::text, $5::text)
+        ORDER BY x.opened_at DESC, x.run_id DESC, x.path DESC
         LIMIT $6::int
     ) AS o
     CROSS JOIN LATERAL (

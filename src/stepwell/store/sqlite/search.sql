@@ -37,10 +37,10 @@ runs.workspace = :workspace
 -- name: found_newest
 SELECT runs.created_at, runs.id
 FROM runs INDEXED BY runs_newest
-WHERE (runs.workspace, runs.created_at, runs.id) < (:workspace, :at, :id)
-    AND (runs.workspace, runs.created_at) >= (:workspace, :since)
+WHERE runs.workspace = :workspace
+    AND (runs.created_at, runs.id) < (:at, :id)
     AND /* run_fits */
-ORDER BY runs.workspace DESC, runs.created_at DESC, runs.id DESC
+ORDER BY runs.created_at DESC, runs.id DESC
 LIMIT :limit;
 
 -- name: found_in_group
