@@ -48,8 +48,14 @@ export function makeRouter(queries: QueryClient) {
       throw redirect({ to: (await queries.ensureQueryData(demoQuery)) ? "/demo" : "/runs" });
     },
   });
+  const approve = createRoute({
+    getParentRoute: () => top,
+    path: "/approve",
+    component: lazyRouteComponent(() => import("./pages/approvals/ApprovePage"), "ApprovePage"),
+  });
   const tree = top.addChildren([
     signIn,
+    approve,
     shell.addChildren([
       home,
       page("/demo", () => import("./pages/DemoPage"), "DemoPage"),

@@ -44,7 +44,8 @@ class Server:
         return {"Authorization": f"Bearer {TOKEN}"}
 
 
-@pytest.fixture(scope="session")
+# Not for the session: Playwright runs a loop in this thread, and tests of other modules need their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if EFFORT is Effort.QUICK:
         pytest.skip("no browser between two edits")

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 FOLDER = Path(__file__).parent / "studio_files"
 # What Studio draws. Under `/` browsers get the page, and programs the address of the API.
 ADDRESSES = re.compile(
-    r"/(runs(/[^/]+)?|workflows(/[^/]+)?|approvals|workers|settings(/[^/]+)?|demo|sign-in|)"
+    r"/(runs(/[^/]+)?|workflows(/[^/]+)?|approvals|workers|settings(/[^/]+)?|demo|sign-in|approve|)"
 )
 # Scripts and styles come from files of this server only. A style that a script sets on an element is not an
 # inline style to a browser, so no exception is needed.

@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import type { RunFilters } from "../domain/filters";
+import { asQuery, type RunFilters } from "../domain/filters";
 import { api, ask } from "./client";
 
 /** What the pages read, by key. Live events change these caches; nothing is fetched twice for one screen. */
@@ -18,9 +18,7 @@ export function runsQuery(filters: RunFilters) {
         api.GET("/api/v1/runs", {
           params: {
             query: {
-              ...(filters.status.length ? { status: filters.status } : {}),
-              ...(filters.workflow ? { workflow: filters.workflow } : {}),
-              ...(filters.key ? { key: filters.key } : {}),
+              ...asQuery(filters, Date.now()),
               ...(pageParam ? { cursor: pageParam } : {}),
               limit: 100,
             },
@@ -108,4 +106,14 @@ export const aboutQuery = queryOptions({
   queryKey: ["about"],
   queryFn: ({ signal }) => ask(api.GET("/api/v1/about", { signal })),
   staleTime: 60_000,
+});
+
+export const countsQuery = queryOptions({
+  queryKey: ["counts"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/counts", { signal })),
+});
+
+export const approvalCountQuery = queryOptions({
+  queryKey: ["counts", "approvals"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/approvals", { params: { query: { limit: 100 } }, signal })),
 });

@@ -6,7 +6,13 @@ import { where } from "./where";
 
 describe("filters", () => {
   test("an address and its filters are the same thing", () => {
-    const filters = { status: ["suspended", "failed"] as const, workflow: "order", key: "8841", q: "a b" };
+    const filters = {
+      ...NO_FILTERS,
+      status: ["suspended", "failed"] as const,
+      workflow: "order",
+      key: "8841",
+      q: "a b",
+    };
 
     expect(readFilters(writeFilters({ ...filters, status: [...filters.status] }))).toEqual({
       ...filters,
@@ -19,9 +25,9 @@ describe("filters", () => {
     const filters = typed("status:waiting,failed workflow:order  late parcel", NO_FILTERS);
 
     expect(filters).toEqual({
+      ...NO_FILTERS,
       status: ["suspended", "failed"],
       workflow: "order",
-      key: "",
       q: "late parcel",
     });
     expect(chips(filters).map((chip) => chip.name)).toEqual(["status", "status", "workflow", "q"]);

@@ -1,14 +1,26 @@
 import { type FormEvent, useState } from "react";
-import { root } from "../api/client";
+import { ApiProblem, api, ask, root } from "../api/client";
 import { Command } from "../components/EmptyState";
 import { Brand } from "../shell/Shell";
 
 /** What a browser without a session sees. An expired link is a normal state, not an error. */
 export function SignInPage() {
   const [token, setToken] = useState("");
-  const signIn = (event: FormEvent) => {
+  const [problem, setProblem] = useState("");
+  const signIn = async (event: FormEvent) => {
     event.preventDefault();
-    if (token.trim()) window.location.assign(`${root}/?t=${encodeURIComponent(token.trim())}`);
+    const text = token.trim();
+    if (!text) return;
+    if (!text.startsWith("sw_")) {
+      window.location.assign(`${root}/?t=${encodeURIComponent(text)}`);
+      return;
+    }
+    try {
+      await ask(api.POST("/api/v1/session", { body: { key: text } as never }));
+      window.location.assign(`${root}/`);
+    } catch (error) {
+      setProblem(error instanceof ApiProblem ? error.message : String(error));
+    }
   };
   return (
     <main className="pub" id="main">
@@ -26,7 +38,7 @@ export function SignInPage() {
         <Command text="stepwell dev flows.py" />
         <div className="or t3 xs">or</div>
         <form className="field" onSubmit={signIn}>
-          <label htmlFor="token">Launch token</label>
+          <label htmlFor="token">API key or launch token</label>
           <span className="row">
             <input
               id="token"
@@ -40,6 +52,11 @@ export function SignInPage() {
               Sign in
             </button>
           </span>
+          {problem && (
+            <span className="err" role="alert">
+              {problem}
+            </span>
+          )}
         </form>
       </div>
     </main>

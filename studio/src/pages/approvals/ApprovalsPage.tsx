@@ -3,6 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { ArrowUpRight, Stamp, Timer } from "lucide-react";
 import { useCallback, useEffect, useState } from "react";
 import { useTopic } from "../../api/live";
+import { runQuery } from "../../api/queries";
 import { CopyButton } from "../../components/CopyButton";
 import { DecisionForm } from "../../components/DecisionForm";
 import { EmptyState } from "../../components/EmptyState";
@@ -16,7 +17,8 @@ import { brief } from "../../domain/where";
 import { isTyping } from "../../shell/shortcuts";
 import { useRunActions } from "../run/useRunActions";
 import { version } from "../runs/RunRow";
-import { type Approval, approvalsQuery } from "./approvals";
+import { Votes } from "./ApprovePage";
+import { type Approval, approvalId, approvalsQuery, waitsQuery } from "./approvals";
 
 /** What waits for people, and the form to decide it. */
 export function ApprovalsPage() {
@@ -30,13 +32,15 @@ export function ApprovalsPage() {
   useEffect(() => {
     document.title = "Approvals · Stepwell Studio";
   }, []);
-  const open = (list.data ?? []).filter((each) => !decided.some((done) => done.id === each.id));
-  const chosen = open.find((each) => each.id === search.open) ?? open[0];
+  const open = (list.data ?? []).filter(
+    (each) => !decided.some((done) => approvalId(done) === approvalId(each)),
+  );
+  const chosen = open.find((each) => approvalId(each) === search.open) ?? open[0];
   const choose = useCallback(
     (approval: Approval | undefined) =>
       void navigate({
         to: "/approvals",
-        search: (approval ? { open: approval.id } : {}) as never,
+        search: (approval ? { open: approvalId(approval) } : {}) as never,
         replace: true,
       }),
     [navigate],
@@ -67,22 +71,22 @@ export function ApprovalsPage() {
           <div className="aplist">
             <ul aria-label="Pending approvals">
               {open.map((each) => (
-                <li key={each.id}>
+                <li key={approvalId(each)}>
                   <button
                     type="button"
-                    className={each.id === chosen?.id ? "apitem sel" : "apitem"}
-                    aria-current={each.id === chosen?.id ? "true" : undefined}
+                    className={each === chosen ? "apitem sel" : "apitem"}
+                    aria-current={each === chosen ? "true" : undefined}
                     onClick={() => choose(each)}
                   >
                     <Glyph status="suspended" />
                     <span className="grow">
                       <span className="med">{titleOf(each)}</span>
                       <span className="xs t3">
-                        <code>{each.run.workflow}</code> · <Ago at={Date.parse(each.run.created_at)} />
+                        <code>{each.workflow}</code> · <Ago at={Date.parse(each.opened_at)} />
                       </span>
                     </span>
                     <span className="xs t3 nowrap">
-                      <Due at={each.wait.due_at} />
+                      <Due at={each.due_at} />
                     </span>
                   </button>
                 </li>
@@ -93,8 +97,8 @@ export function ApprovalsPage() {
                 <h2 className="ph">Decided lately</h2>
                 <ul aria-label="Decided lately">
                   {decided.map((each) => (
-                    <li key={each.id}>
-                      <Link className="apitem done" to="/runs/$id" params={{ id: each.run.id }}>
+                    <li key={approvalId(each)}>
+                      <Link className="apitem done" to="/runs/$id" params={{ id: each.run }}>
                         <Glyph status="completed" />
                         <span className="grow t2">{titleOf(each)}</span>
                       </Link>
@@ -110,7 +114,7 @@ export function ApprovalsPage() {
           <div className="apdetail scroll">
             {chosen && (
               <Detail
-                key={chosen.id}
+                key={approvalId(chosen)}
                 approval={chosen}
                 done={() => {
                   setDecided((before) => [chosen, ...before].slice(0, 10));
@@ -127,7 +131,7 @@ export function ApprovalsPage() {
 }
 
 function titleOf(approval: Approval): string {
-  return approval.wait.title || words(approval.wait.name || "approval");
+  return approval.title || words(approval.name || "approval");
 }
 
 function Due({ at }: { at: string | null | undefined }) {
@@ -140,24 +144,20 @@ function Due({ at }: { at: string | null | undefined }) {
 }
 
 function Detail({ approval, done }: { approval: Approval; done: () => void }) {
-  const { run, wait } = approval;
-  const actions = useRunActions(run.id);
-  const facts =
-    run.input !== null && typeof run.input === "object" && !Array.isArray(run.input)
-      ? Object.entries(run.input as Record<string, unknown>)
-      : run.input === null
-        ? []
-        : [["input", run.input] as [string, unknown]];
-  const link = `${document.baseURI.replace(/\/$/, "")}/runs/${run.id}`;
+  const actions = useRunActions(approval.run);
+  const run = useQuery(runQuery(approval.run)).data;
+  const wait = useQuery(waitsQuery(approval.run)).data?.waits.find((each) => each.path === approval.path);
+  const facts = factsOf(run?.input);
+  const link = `${document.baseURI.replace(/\/$/, "")}/runs/${approval.run}`;
   return (
     <article className="apin" aria-label={titleOf(approval)}>
       <div className="row">
         <StatusPill status="suspended" word="Waiting for a decision" />
         <span className="xs t3">
-          <code>{run.workflow}</code> {version(run.version)} at <code>{wait.name}</code>
+          <code>{approval.workflow}</code> {run && version(run.version)} at <code>{approval.name}</code>
         </span>
         <span className="grow" />
-        <Link className="btn sm" to="/runs/$id" params={{ id: run.id }}>
+        <Link className="btn sm" to="/runs/$id" params={{ id: approval.run }}>
           <ArrowUpRight className="i" aria-hidden="true" />
           Run
         </Link>
@@ -176,9 +176,9 @@ function Detail({ approval, done }: { approval: Approval; done: () => void }) {
           </tbody>
         </table>
       )}
-      {wait.assignees && wait.assignees.length > 0 && (
+      {approval.assignees.length > 0 && (
         <div className="votes">
-          {wait.assignees.map((who) => (
+          {approval.assignees.map((who) => (
             <span className="vote" key={who}>
               <Glyph status="pending" size={14} />
               {who}
@@ -186,23 +186,33 @@ function Detail({ approval, done }: { approval: Approval; done: () => void }) {
           ))}
         </div>
       )}
+      {(wait?.required ?? 1) > 1 && (
+        <Votes required={wait?.required ?? 1} approvedBy={wait?.approved_by ?? []} />
+      )}
       <DecisionForm
-        form={wait.form}
+        form={approval.form}
         busy={actions.busy}
         problem={actions.problem}
         field={actions.field}
         decide={async (answer) => {
-          if (await actions.decide(wait.path, answer)) done();
+          if (await actions.decide(approval.path, answer)) done();
         }}
       />
-      {wait.due_at && (
+      {approval.due_at && (
         <div className="note">
           <Timer className="i s" aria-hidden="true" />
           <span>
-            <Due at={wait.due_at} />. After that the run goes on without an answer, as its workflow says.
+            <Due at={approval.due_at} />. After that the run goes on without an answer, as its workflow says.
           </span>
         </div>
       )}
     </article>
   );
+}
+
+/** What the run was started with, as rows. */
+function factsOf(input: unknown): [string, unknown][] {
+  if (input === null || input === undefined) return [];
+  if (typeof input === "object" && !Array.isArray(input)) return Object.entries(input);
+  return [["input", input]];
 }

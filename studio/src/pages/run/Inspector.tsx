@@ -12,6 +12,7 @@ import { attemptsAt, fromHistory, type Row, statusAt } from "../../domain/run";
 import { statusWord } from "../../domain/status";
 import { absolute, clock, duration } from "../../domain/time";
 import { cause, type Problem } from "../../domain/where";
+import { LogsSection } from "./LogsSection";
 import { RunDialog } from "./RunDialogs";
 import type { RunAt } from "./RunPage";
 import { useRunActions } from "./useRunActions";
@@ -149,6 +150,9 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
               <dd className="mono">{row.path}</dd>
             </dl>
           </div>
+        )}
+        {attempt && row.kind !== "wait" && row.kind !== "timer" && (
+          <LogsSection run={at.run.id} path={row.path} attempt={attempt.number} live={attempt.end === null} />
         )}
         {row.result !== null && row.result <= at.seq && <Result at={at} seq={row.result} name={row.name} />}
         {row.result !== null && row.result <= at.seq && (row.kind === "step" || row.kind === "node") && (

@@ -9,7 +9,17 @@ import type { Row } from "../../domain/run";
 import type { RunAt } from "./RunPage";
 import { useRunActions } from "./useRunActions";
 
-export type ActionName = "rerun" | "rerun-from" | "fork" | "cancel" | "signal" | "compensate" | "delete";
+export type ActionName =
+  | "rerun"
+  | "rerun-from"
+  | "fork"
+  | "cancel"
+  | "signal"
+  | "compensate"
+  | "delete"
+  | "hold"
+  | "skip"
+  | "force";
 
 /** One dialog for each verb. It says what will run, and its button is named after the act. */
 export function RunDialog(props: { at: RunAt; action: ActionName; close: () => void; step?: Row }) {
@@ -29,6 +39,31 @@ export function RunDialog(props: { at: RunAt; action: ActionName; close: () => v
       return <CompensateDialog {...shared} />;
     case "delete":
       return <DeleteDialog {...shared} />;
+    case "hold":
+      return (
+        <ReasonDialog
+          {...shared}
+          title="Hold this run?"
+          lead="It begins nothing new until somebody releases it. Steps that run now finish."
+          keep="Let it run"
+          word="Hold the run"
+          act={(actions, reason) => actions.hold(reason)}
+        />
+      );
+    case "force":
+      return (
+        <ReasonDialog
+          {...shared}
+          title="End this run by force?"
+          lead="It ends at once, and none of its code runs again, not even its cleanup. Cancel lets it clean up."
+          keep="Keep it"
+          word="End the run by force"
+          danger
+          act={(actions, reason) => actions.force(reason)}
+        />
+      );
+    case "skip":
+      return <SkipDialog {...shared} />;
   }
 }
 
@@ -353,6 +388,89 @@ function SignalDialog({ at, close }: DialogProps) {
         />
       </div>
       <JsonField label="Payload" json={json} rows={4} />
+    </Frame>
+  );
+}
+
+function ReasonDialog(
+  props: DialogProps & {
+    title: string;
+    lead: string;
+    keep: string;
+    word: string;
+    danger?: boolean;
+    act: (actions: ReturnType<typeof useRunActions>, reason: string) => Promise<unknown>;
+  },
+) {
+  const actions = useRunActions(props.at.run.id);
+  const [reason, setReason] = useState("");
+  const id = useId();
+  return (
+    <Frame
+      title={props.title}
+      lead={props.lead}
+      close={props.close}
+      problem={actions.problem}
+      foot={
+        <>
+          <span className="grow" />
+          <button type="button" className="btn" onClick={props.close}>
+            {props.keep}
+          </button>
+          <button
+            type="button"
+            className={props.danger ? "btn danger" : "btn primary"}
+            disabled={actions.busy}
+            onClick={async () => {
+              if (await props.act(actions, reason)) props.close();
+            }}
+          >
+            {props.word}
+          </button>
+        </>
+      }
+    >
+      <div className="field">
+        <label htmlFor={id}>
+          Reason <span className="t3">kept in the log</span>
+        </label>
+        <input id={id} className="input" value={reason} onChange={(event) => setReason(event.target.value)} />
+      </div>
+    </Frame>
+  );
+}
+
+function SkipDialog({ at, close }: DialogProps) {
+  const actions = useRunActions(at.run.id);
+  const json = useJson(null);
+  const failed = at.model.ending?.error?.path ?? "";
+  const name = at.model.byPath.get(failed)?.name ?? "the failed step";
+  return (
+    <Frame
+      title={`Skip ${name}`}
+      lead={`The run continues as if ${name} had returned this output. It is not run; nothing before it runs again.`}
+      close={close}
+      problem={actions.problem}
+      foot={
+        <>
+          <span className="grow" />
+          <button type="button" className="btn" onClick={close}>
+            Leave it
+          </button>
+          <button
+            type="button"
+            className="btn primary"
+            disabled={actions.busy || json.problem !== ""}
+            onClick={async () => {
+              if (await actions.skip(failed, json.value)) close();
+            }}
+          >
+            Skip {name}
+          </button>
+        </>
+      }
+    >
+      <JsonField label="Output" json={json} rows={5} />
     </Frame>
   );
 }

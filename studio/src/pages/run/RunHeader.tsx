@@ -5,9 +5,12 @@ import {
   Download,
   Ellipsis,
   GitFork,
+  Hand,
+  OctagonX,
   Play,
   Radio,
   RotateCw,
+  SkipForward,
   Trash2,
   Undo2,
 } from "lucide-react";
@@ -139,6 +142,12 @@ function Meta({ at }: { at: RunAt }) {
   );
 }
 
+/** Whether somebody holds the run, so that it begins nothing new. */
+function heldAt(at: RunAt): boolean {
+  const last = at.events.findLast((event) => event.kind === "held" || event.kind === "released");
+  return last?.kind === "held" && !isEnded(at.run.status);
+}
+
 function Actions({ at, open }: { at: RunAt; open: (action: ActionName) => void }) {
   const { run } = at;
   const actions = useRunActions(run.id);
@@ -155,8 +164,20 @@ function Actions({ at, open }: { at: RunAt; open: (action: ActionName) => void }
   }
   const failed = run.status === "failed" || run.status === "timed_out";
   const ended = isEnded(run.status);
+  const held = heldAt(at);
   return (
     <div className="acts">
+      {held && (
+        <button
+          type="button"
+          className="btn primary"
+          disabled={actions.busy}
+          onClick={() => void actions.release()}
+        >
+          <Play className="i" aria-hidden="true" />
+          Release
+        </button>
+      )}
       {failed && (
         <button
           type="button"
@@ -193,6 +214,18 @@ function Actions({ at, open }: { at: RunAt; open: (action: ActionName) => void }
               Signal…
             </DropdownMenu.Item>
           )}
+          {!ended && !held && (
+            <DropdownMenu.Item className="menuitem" onSelect={() => open("hold")}>
+              <Hand className="i s" aria-hidden="true" />
+              Hold…
+            </DropdownMenu.Item>
+          )}
+          {failed && (
+            <DropdownMenu.Item className="menuitem" onSelect={() => open("skip")}>
+              <SkipForward className="i s" aria-hidden="true" />
+              Skip the failed step…
+            </DropdownMenu.Item>
+          )}
           {failed && (
             <DropdownMenu.Item className="menuitem" onSelect={() => open("compensate")}>
               <Undo2 className="i s" aria-hidden="true" />
@@ -206,6 +239,12 @@ function Actions({ at, open }: { at: RunAt; open: (action: ActionName) => void }
             <Download className="i s" aria-hidden="true" />
             Export
           </DropdownMenu.Item>
+          {!ended && (
+            <DropdownMenu.Item className="menuitem bad" onSelect={() => open("force")}>
+              <OctagonX className="i s" aria-hidden="true" />
+              End by force…
+            </DropdownMenu.Item>
+          )}
           {ended && (
             <DropdownMenu.Item className="menuitem bad" onSelect={() => open("delete")}>
               <Trash2 className="i s" aria-hidden="true" />

@@ -39,6 +39,19 @@ export function useRunActions(id: string) {
       act(() =>
         ask(api.POST("/api/v1/runs/{run_id}/cancel", { params: { path }, body: { reason } as never })),
       ),
+    hold: (reason: string) =>
+      act(() => ask(api.POST("/api/v1/runs/{run_id}/hold", { params: { path }, body: { reason } as never }))),
+    release: () => act(() => ask(api.POST("/api/v1/runs/{run_id}/release", { params: { path } }))),
+    skip: (step: string, output: unknown) =>
+      act(() =>
+        ask(
+          api.POST("/api/v1/runs/{run_id}/skip", { params: { path }, body: { output, path: step } as never }),
+        ),
+      ),
+    force: (reason: string) =>
+      act(() =>
+        ask(api.POST("/api/v1/runs/{run_id}/force", { params: { path }, body: { reason } as never })),
+      ),
     remove: () => act(() => ask(api.DELETE("/api/v1/runs/{run_id}", { params: { path } }))),
     signal: (name: string, payload: unknown) =>
       act(() =>

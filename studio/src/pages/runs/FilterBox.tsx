@@ -35,7 +35,11 @@ export function FilterBox({
         <input
           className="bare"
           aria-label="Filter runs"
-          placeholder={shown.length ? "" : "status:failed workflow:name key:value"}
+          placeholder={
+            shown.length
+              ? ""
+              : "status:failed workflow:name since:24h tag:name=value error:words, an id or a key"
+          }
           autoComplete="off"
           data-filter
           value={text}

@@ -8,11 +8,31 @@ import { duration, instant } from "../../domain/time";
 import { where } from "../../domain/where";
 
 /** One run in the list. The fourth cell is the answer: where it is, and why. */
-export const RunRow = memo(function RunRow(props: { run: Run; index: number; current: boolean }) {
+export const RunRow = memo(function RunRow(props: {
+  run: Run;
+  index: number;
+  current: boolean;
+  selected?: boolean;
+  select?: (id: string, on: boolean) => void;
+}) {
   const { run } = props;
   const answer = where(run);
   return (
-    <tr aria-rowindex={props.index} className={props.current ? "cur" : ""}>
+    <tr
+      aria-rowindex={props.index}
+      className={`${props.current ? "cur" : ""}${props.selected ? " sel" : ""}`}
+    >
+      {props.select && (
+        <td className="c-sel">
+          <input
+            type="checkbox"
+            className="check"
+            aria-label={`Select ${run.key || run.id.slice(-8)}`}
+            checked={props.selected === true}
+            onChange={(event) => props.select?.(run.id, event.target.checked)}
+          />
+        </td>
+      )}
       <td className="c-st">
         <StatusWord status={run.status} />
       </td>

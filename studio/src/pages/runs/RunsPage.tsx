@@ -9,7 +9,9 @@ import { runsQuery } from "../../api/queries";
 import { Command, EmptyState } from "../../components/EmptyState";
 import { keep, kept } from "../../components/Time";
 import { matches, NO_FILTERS, type RunFilters, readFilters, writeFilters } from "../../domain/filters";
+import { useCounts } from "../../shell/counts";
 import { isTyping, singleKeys } from "../../shell/shortcuts";
+import { BulkBar } from "./BulkBar";
 import { FilterBox } from "./FilterBox";
 import { RunRow } from "./RunRow";
 
@@ -73,6 +75,14 @@ function StaleBanner() {
 function Views({ filters, choose }: { filters: RunFilters; choose: (filters: RunFilters) => void }) {
   const [own, setOwn] = useState<View[]>(() => JSON.parse(kept(KEPT) || "[]") as View[]);
   const key = JSON.stringify(writeFilters(filters));
+  const { statuses, total } = useCounts();
+  const counted = (view: View) => {
+    const names = Object.keys(writeFilters(view.filters));
+    if (!statuses || names.some((name) => name !== "status")) return null;
+    return names.length
+      ? view.filters.status.reduce((sum, status) => sum + (statuses[status] ?? 0), 0)
+      : (total ?? null);
+  };
   const all = [...VIEWS, ...own];
   const known = all.some((view) => JSON.stringify(writeFilters(view.filters)) === key);
   const save = () => {
@@ -93,6 +103,7 @@ function Views({ filters, choose }: { filters: RunFilters; choose: (filters: Run
         >
           {own.includes(view) && <Star className="i s" aria-hidden="true" />}
           {view.name}
+          {counted(view) !== null && <span className="t3">{counted(view)?.toLocaleString("en")}</span>}
         </button>
       ))}
       {!known && (
@@ -207,6 +218,17 @@ function merged(arrived: Run[], runs: Run[]): Run[] {
 function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilters; clear: () => void }) {
   const scroller = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState(-1);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const select = useCallback(
+    (id: string, on: boolean) =>
+      setChosen((before) => {
+        const next = new Set(before);
+        if (on) next.add(id);
+        else next.delete(id);
+        return next;
+      }),
+    [],
+  );
   const navigate = useNavigate();
   const { runs, more, hold } = list;
   const rows = useVirtualizer({
@@ -228,6 +250,7 @@ function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilter
       const run = runs[cursor];
       if (event.key === "j") setCursor((at) => Math.min(at + 1, runs.length - 1));
       else if (event.key === "k") setCursor((at) => Math.max(at - 1, 0));
+      else if (event.key === "x" && run) select(run.id, !chosen.has(run.id));
       else if (event.key === ".") list.show();
       else if (event.key === "Enter" && run && event.target === document.body) {
         void navigate({ to: "/runs/$id", params: { id: run.id } });
@@ -235,7 +258,7 @@ function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilter
     };
     window.addEventListener("keydown", pressed);
     return () => window.removeEventListener("keydown", pressed);
-  }, [runs, cursor, navigate, list]);
+  }, [runs, cursor, navigate, list, chosen, select]);
   useEffect(() => {
     if (cursor >= 0) rows.scrollToIndex(cursor);
   }, [cursor, rows]);
@@ -256,6 +279,17 @@ function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilter
       <table className="table runs" aria-rowcount={runs.length + 1}>
         <thead>
           <tr aria-rowindex={1}>
+            <th scope="col" className="c-sel">
+              <input
+                type="checkbox"
+                className="check"
+                aria-label="Select all rows"
+                checked={chosen.size > 0 && chosen.size === runs.length}
+                onChange={(event) =>
+                  setChosen(new Set(event.target.checked ? runs.map((run) => run.id) : []))
+                }
+              />
+            </th>
             <th scope="col" className="c-st">
               Status
             </th>
@@ -273,7 +307,7 @@ function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilter
         <tbody className={list.stale ? "stale" : ""}>
           {list.fresh > 0 && (
             <tr className="newrow">
-              <td colSpan={6}>
+              <td colSpan={7}>
                 <button type="button" className="newpill" onClick={list.show}>
                   <ArrowUp className="i s" aria-hidden="true" /> {list.fresh} new{" "}
                   {list.fresh === 1 ? "run" : "runs"}
@@ -285,12 +319,22 @@ function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilter
           {items.map((item) => {
             const run = runs[item.index];
             return (
-              run && <RunRow key={run.id} run={run} index={item.index + 2} current={item.index === cursor} />
+              run && (
+                <RunRow
+                  key={run.id}
+                  run={run}
+                  index={item.index + 2}
+                  current={item.index === cursor}
+                  selected={chosen.has(run.id)}
+                  select={select}
+                />
+              )
             );
           })}
           {after > 0 && <Spacer height={after} />}
         </tbody>
       </table>
+      <BulkBar selected={runs.filter((run) => chosen.has(run.id))} clear={() => setChosen(new Set())} />
     </div>
   );
 }
@@ -298,7 +342,7 @@ function RunTable({ list, filters, clear }: { list: RunsList; filters: RunFilter
 function Spacer({ height }: { height: number }) {
   return (
     <tr className="spacer">
-      <td colSpan={6} style={{ height }} />
+      <td colSpan={7} style={{ height }} />
     </tr>
   );
 }
