@@ -292,7 +292,8 @@ async def test_the_description_names_every_operation_with_its_types(memory_engin
             and operation["responses"]["200"]["content"].get("application/json", {}).get("schema") == {}
         ]
         one = "/api/v1/runs/{run_id}"
-        assert set(untyped) == {"/", f"{one}/export", f"{one}/stream", "/api/v1/stream"}
+        drawing = "/api/v1/workflows/{name}/drawing"
+        assert set(untyped) == {"/", f"{one}/export", f"{one}/stream", "/api/v1/stream", drawing}
         assert {"RunView", "EventView", "ProblemDetails"} <= set(document["components"]["schemas"])
 
 
