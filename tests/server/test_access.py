@@ -35,7 +35,8 @@ async def test_every_route_but_three_needs_a_token(memory_engines: Engines) -> N
         for method, path in paths(client.app):
             if method == "WEBSOCKET":
                 continue  # tests/server/test_rooms.py
-            answer = await stranger.request(method, path.format(run_id=RUN, key_id=RUN, name="x", seq=1))
+            address = path.format(run_id=RUN, key_id=RUN, job_id=RUN, name="x", seq=1)
+            answer = await stranger.request(method, address)
             if path in ANONYMOUS:
                 assert answer.status_code == 200, path
             elif path in OWN and method == "POST":  # without a link or a page of our own

@@ -426,11 +426,35 @@ ACCESS = (
 _FAILED = {"workflow": "fulfil", "status": ["failed"]}
 _BULK = f"{API}/bulk"
 BULK = (
-    _change("POST", f"{_BULK}/cancel", bulk.bulk_cancel, "run", "bulk", status=202, example=_FAILED),
-    _change("POST", f"{_BULK}/retry", bulk.bulk_retry, "run", "bulk", status=202, example=_FAILED),
-    _change("POST", f"{_BULK}/hold", bulk.bulk_hold, "run", "bulk", status=202, example=_FAILED),
-    _change("POST", f"{_BULK}/release", bulk.bulk_release, "run", "bulk", status=202, example=_FAILED),
-    _change("POST", f"{_BULK}/delete", bulk.bulk_delete, "edit", "bulk", status=202, example=_FAILED),
+    _change(
+        "POST", f"{_BULK}/cancel", bulk.bulk_cancel, "run", "bulk", status=202, errors=(409,), example=_FAILED
+    ),
+    _change(
+        "POST", f"{_BULK}/retry", bulk.bulk_retry, "run", "bulk", status=202, errors=(409,), example=_FAILED
+    ),
+    _change(
+        "POST", f"{_BULK}/hold", bulk.bulk_hold, "run", "bulk", status=202, errors=(409,), example=_FAILED
+    ),
+    _change(
+        "POST",
+        f"{_BULK}/release",
+        bulk.bulk_release,
+        "run",
+        "bulk",
+        status=202,
+        errors=(409,),
+        example=_FAILED,
+    ),
+    _change(
+        "POST",
+        f"{_BULK}/delete",
+        bulk.bulk_delete,
+        "edit",
+        "bulk",
+        status=202,
+        errors=(409,),
+        example=_FAILED,
+    ),
     _read(f"{_BULK}/{{job_id}}", bulk.get_bulk_job, "bulk"),
 )
 
