@@ -35,6 +35,7 @@ SMALL: dict[str, str] = {
     "src/stepwell/store/memory/search.py": _MIRROR,
     "src/stepwell/cli/codec.py": "imports what only an encrypted database needs",
     "src/stepwell/demo/show.py": "what the command line starts",
+    "src/stepwell/client/database.py": "verbs of operators, also for Python; not part of a client",
     "src/stepwell/engine/context/styles.py": "the style rules of functions and graphs",
     "src/stepwell/engine/machine/context.py": "mirrors engine/context/context.py",
     "src/stepwell/engine/worker/retention.py": "a loop of the worker",

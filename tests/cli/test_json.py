@@ -45,7 +45,7 @@ async def failing(ctx: Context, why: str) -> None:
 
 
 # One process each, because they serve or watch; their tests are in test_run, test_serve and test_projects.
-ELSEWHERE = {"run", "watch", "worker", "serve", "dev", "demo", "bench", "check", "init", "move"}
+ELSEWHERE = {"run", "watch", "worker", "serve", "dev", "demo", "bench", "check", "init", "move", "db backup"}
 # Printed as one object a line.
 LINES = {"runs events", "runs logs"}
 CALLS: dict[str, list[str]] = {
@@ -98,6 +98,11 @@ CALLS: dict[str, list[str]] = {
     "holds set": ["workflow", "asking", "--reason", "audit"],
     "holds list": [],
     "holds release": ["workflow", "asking"],
+    "db info": [],
+    "db check": [],
+    "db upgrade": [],
+    "db prune": ["--older-than", "30d", "--yes"],
+    "runs steps": ["FAILED"],
     "workers list": [],
     "queues list": [],
     "audit list": [],

@@ -34,6 +34,7 @@ PLACES: dict[str, Place] = {
     "audit": Place("audit", "List who changed what through a server.", _OPERATION, group=True),
     "keys": Place("keys", "Create, list and revoke API keys.", _OPERATION, group=True),
     "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
+    "db": Place("db", "Inspect, check, upgrade, back up and prune a database.", _OPERATION, group=True),
     "move": Place("move", "Move everything from a SQLite file to an empty PostgreSQL database.", _OPERATION),
     "init": Place("init", "Write a small project: flows.py, and a test of it that passes.", _PROJECT),
     "demo": Place("demo", "Show Studio with runs of all kinds, and let you kill a worker.", _PROJECT),

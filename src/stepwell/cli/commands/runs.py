@@ -10,7 +10,7 @@ from stepwell.cli.command import Commands
 from stepwell.cli.options import ErrorWords, Limit, OneWorkflow, Run, Since, Statuses, Tags
 from stepwell.cli.output import Column, encoded
 from stepwell.cli.session import CliSession
-from stepwell.cli.text import short_time, time_text
+from stepwell.cli.text import STYLES, duration_text, marked, short_time, time_text
 from stepwell.errors import LogDamaged
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepwell.client.step_logs import StepLogLine
     from stepwell.domain.commit import RunRow
     from stepwell.domain.state import OpenWait
+    from stepwell.domain.trace import TraceEntry
 
 commands = Commands("List, inspect and control runs.")
 Follow = Annotated[
@@ -216,6 +217,38 @@ def _print_log(session: CliSession, line: StepLogLine) -> None:
     attempt = f" ({line.attempt})" if line.attempt > 1 else ""
     level = line.level or line.stream
     session.out.line(f"{line.at:%H:%M:%S.%f}  {line.path}{attempt}  {level:<7}  {line.text}", style)
+
+
+@commands.add("steps", "stepwell runs steps @last", "stepwell runs steps @failed --json")
+async def steps(session: CliSession, run: Run, limit: Limit = 1000) -> None:
+    """List what a run did: steps, waits, children, transitions and nodes, with their attempts and errors."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        entries = await handle.trace(limit=limit, values=session.out.as_json)
+    if session.out.as_json:
+        session.out.json(entries)
+        return
+    now = _now()
+    heads = [
+        Column(
+            "STATUS",
+            lambda entry: str(entry.status),
+            lambda entry: marked(entry.status),
+            lambda entry: STYLES.get(entry.status, ""),
+        ),
+        Column("WHAT", lambda entry: "  " * min(entry.depth, 6) + (entry.title or entry.name), share=2),
+        Column("KIND", lambda entry: " ".join(filter(None, [entry.kind, entry.type]))),
+        Column("TOOK", lambda entry: _entry_took(entry, now)),
+        Column("ATTEMPTS", lambda entry: str(len(entry.attempts)) if len(entry.attempts) > 1 else ""),
+        Column("ERROR", lambda entry: " ".join(entry.error.message.split()) if entry.error else "", share=3),
+        Column("PATH", lambda entry: str(entry.path), wide=True),
+    ]
+    session.out.table(heads, entries, empty=f"{handle.id} has done nothing yet")
+
+
+def _entry_took(entry: TraceEntry, now: float) -> str:
+    began = entry.started_at if entry.started_at is not None else entry.queued_at
+    return duration_text((entry.ended_at or now) - began) if began is not None else ""
 
 
 @commands.add("state", "stepwell runs state @last", "stepwell runs state @last --at 12 --json")
