@@ -118,7 +118,7 @@ async def test_a_run_of_ten_thousand_events_opens_in_three_small_requests(sqlite
         requests = [
             await client.get(f"/api/v1/runs/{run}"),
             await client.get(f"/api/v1/runs/{run}/events"),
-            await client.get(f"/api/v1/runs/{run}/state"),
+            await client.get(f"/api/v1/runs/{run}/steps"),
         ]
 
     assert requests[0].json()["seq"] >= 10_000

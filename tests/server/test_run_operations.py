@@ -162,3 +162,28 @@ async def test_an_editor_gets_node_types_drawings_and_test_runs(engines: Engines
     assert "start" in text.text
     assert code(code_flow) == "NOT_A_GRAPH"
     assert listed[0]["graph"]["nodes"][0]["id"] == "start"
+
+
+@pytest.mark.req("A2")
+async def test_the_steps_of_a_run_have_one_shape(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
+        run = await client.started("doubling", 4)
+        await client.ended(run)
+        body = {"graph": GRAPH, "input": {}}
+        graph = (await client.post("/api/v1/graphs/test", json=body)).json()["id"]
+        await client.ended(graph)
+        page = (await client.get(f"/api/v1/runs/{run}/steps")).json()
+        first = (await client.get(f"/api/v1/runs/{graph}/steps?limit=1")).json()
+        rest = (await client.get(f"/api/v1/runs/{graph}/steps?after={first['after']}")).json()
+
+    [entry] = page["steps"]
+    assert (entry["name"], entry["kind"], entry["status"], entry["output"]) == (
+        "double",
+        "step",
+        "completed",
+        8,
+    )
+    assert entry["started_at"]
+    assert first["more"]
+    assert [step["name"] for step in [*first["steps"], *rest["steps"]]] == ["start", "end"]
+    assert set(entry) == set(first["steps"][0])

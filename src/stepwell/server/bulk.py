@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from fastapi import Path
@@ -23,6 +23,7 @@ from stepwell.app import Engine
 from stepwell.authoring.functions.step import step
 from stepwell.authoring.functions.workflow import Workflow, workflow
 from stepwell.client import RunHandle
+from stepwell.client.options import ListOptions
 from stepwell.domain.commit import RunRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.program import Context, StepContext, needs_of
@@ -52,11 +53,11 @@ class BulkInput:
     """What a job does, with runs that are older than itself."""
 
     action: Action
-    workflow: str = ""
-    status: tuple[str, ...] = ()
+    filter: dict[str, Any] = field(default_factory=dict)  # as of a list of runs
     ids: tuple[str, ...] = ()  # instead of the filter
     by: str = ""
     reason: str = ""
+    total: int | None = None  # how many runs match, if that was known
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ def bulk_workflow(engine: Engine) -> tuple[Workflow[BulkInput, BulkCount], StepS
             )
             ctx.progress(
                 total.done + total.unchanged + total.failed,
-                len(asked.ids) or None,
+                asked.total,
                 msgspec.json.encode(asdict(total)).decode(),
             )
         return total
@@ -129,7 +130,8 @@ async def _matching(
     """Return the runs of the next page, newest first, that are older than the job; and its end."""
     if not asked.ids:
         before = cursor or job.id
-        runs = await view.runs(workflow=asked.workflow, status=asked.status, before=before, limit=_PAGE)
+        filter = cast(ListOptions, {**asked.filter, "before": before, "limit": _PAGE})
+        runs = await view.runs(**filter)
         return list(runs), runs.next or cursor, bool(runs.next)
     left = sorted({id for id in asked.ids if not cursor or id < cursor}, reverse=True)
     page = left[:_PAGE]
@@ -252,7 +254,12 @@ class BulkJobs:
 
 class BulkBody(WhoBody):
     workflow: str = Field(default="", max_length=500)
+    version: str = Field(default="", max_length=500)
+    queue: str = Field(default="", max_length=500)
+    trigger: str = Field(default="", max_length=500)
     status: list[str] = Field(default=[], max_length=10, examples=[["failed", "timed_out"]])
+    tags: dict[str, str] = Field(default={}, max_length=50, description="all of these")
+    error: str = Field(default="", max_length=2000, description="words of the error")
     runs: list[str] = Field(default=[], max_length=_IDS_MAX, description="ids, instead of a filter")
 
 
@@ -308,20 +315,23 @@ async def get_bulk_job(request: Request, job_id: JobPath) -> BulkJobView:
 
 async def _start(request: Request, action: Action, body: BulkBody, key: str | None) -> BulkJobView:
     caller = caller_of(request)
-    if not (body.workflow or body.status or body.runs):
+    names = ("workflow", "version", "queue", "trigger", "status", "tags", "error")
+    filter = {name: value for name in names if (value := getattr(body, name))}
+    if not (filter or body.runs):
         raise Refusal(
             422,
             "FIELD_REQUIRED",
-            "a bulk job needs `workflow`, `status` or `runs`",
+            "a bulk job needs a filter such as `status`, or `runs`",
             hint="name what is meant: all runs are never meant by an empty filter",
             field="status",
         )
-    if body.runs and (body.workflow or body.status):
+    if body.runs and filter:
         raise Refusal(422, "FIELD_INVALID", "give `runs` or a filter, not both", field="runs")
     jobs: BulkJobs = request.app.state.bulk
     by = caller.who(body.by)
-    statuses = tuple(str(status) for status in checked_statuses(body.status))
-    asked = BulkInput(action, body.workflow, statuses, tuple(body.runs), by, body.reason)
+    checked_statuses(body.status)
+    total = len(body.runs) or None
+    asked = BulkInput(action, filter, tuple(body.runs), by, body.reason, total)
     options: dict[str, Any] = {"key": f"bulk:{chosen}"} if (chosen := idempotency_key(key, "")) else {}
     run = await caller.engine.start(
         jobs.workflow, asked, queue=QUEUE, by=by, trigger=f"bulk:{action}", **options
@@ -344,6 +354,6 @@ async def _view(request: Request, run: RunHandle[Any], row: RunRow) -> BulkJobVi
         done=count.done,
         unchanged=count.unchanged,
         failed=count.failed,
-        total=len(asked.get("ids", ())) or None,
+        total=asked.get("total"),
         errors=views.plain(count.errors),
     )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from stepwell.client import RunHandle
 from stepwell.domain.event_schema import event_schema
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import OpenWait
+from stepwell.domain.trace import TraceEntry
 from stepwell.errors import NotWaitingYet
 from stepwell.server import views
 from stepwell.server.caller import RunPath, caller_of
@@ -47,6 +51,53 @@ async def get_event(request: Request, run_id: RunPath, seq: EventSeq) -> views.E
     if not rows:
         raise Refusal(404, "EVENT_NOT_FOUND", f"run {run_id} has no event {seq}", field="seq")
     return views.EventView(**views.event_fields(rows[0], run_id, _root(request), None))
+
+
+class StepView(BaseModel):
+    """One thing that a run did: a step, wait or child of a function, a transition or a node of a graph."""
+
+    model_config = ConfigDict(extra="allow")
+
+    order: int = Field(description="1, 2, 3 ... of the beginning")
+    path: str = Field(description="as in the events")
+    name: str
+    kind: str = Field(description="step, wait, timer, child, transition or node")
+    status: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    input: Any = Field(description="what it read, or Truncated")
+    output: Any = Field(description="what it wrote, or Truncated")
+
+
+class StepPage(BaseModel):
+    steps: list[StepView]
+    after: int = Field(description="order of the last step here: pass it as `after` to continue")
+    more: bool
+
+
+async def list_steps(
+    request: Request,
+    run_id: RunPath,
+    *,
+    after: Annotated[int, Query(ge=0, le=_SEQ_MAX, description="order of the last step you have")] = 0,
+    limit: Annotated[int, Query(ge=1, le=_PAGE_MAX)] = 200,
+    values: Annotated[bool, Query(description="with what they read and wrote")] = True,
+) -> StepPage:
+    """List what a run did, in one shape for all styles: its trace."""
+    run = await caller_of(request).handle(run_id)
+    entries = await run.trace(after=after, limit=limit + 1, values=values)
+    url = f"{_root(request)}/api/v1/runs/{run_id}/steps"
+    steps = [_step_view(entry, url) for entry in entries[:limit]]
+    return StepPage(steps=steps, after=steps[-1].order if steps else after, more=len(entries) > limit)
+
+
+def _step_view(entry: TraceEntry, url: str) -> StepView:
+    fields = views.plain(entry)
+    for name in ("queued_at", "started_at", "ended_at"):
+        fields[name] = views.moment(fields[name])
+    for name in ("input", "output", "config", "details"):
+        fields[name] = views.shown(msgspec.json.encode(fields[name]), views.SHOWN_MAX, url)
+    return StepView(**fields)
 
 
 async def get_event_schema() -> dict[str, Any]:

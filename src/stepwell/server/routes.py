@@ -184,6 +184,7 @@ RUNS = (
     _read(f"{_RUN}/documents/{{name}}", history.get_document, "history", errors=(422,)),
     _read(f"{API}/event-schema", history.get_event_schema, "history"),
     _read(f"{_RUN}/waits", history.list_waits, "history", errors=(409,)),
+    _read(f"{_RUN}/steps", history.list_steps, "history", errors=(409,)),
     _read(f"{_RUN}/logs", run_operations.list_log_lines, "history"),
     _read(f"{_RUN}/glance", run_operations.glance_run, "runs"),
     _read(f"{_RUN}/why", history.why_run, "history"),
