@@ -104,6 +104,11 @@ def test_commands_work_on_a_server_as_on_a_database(server: str, tmp_path: Path)
     key = json.loads(call("keys", "create", "reader", "--json"))["secret"]
     call("doctor", code=0)
 
+    own = json.loads(call("keys", "create", "ann", "--scope", "read", "--scope", "run", "--json"))["secret"]
+    environment["STEPWELL_API_KEY"] = own  # the key says who it is, not the user of this machine
+    started = call("run", "ask", "--input", '"y"', "--detach").strip()
+    call("runs", "cancel", started)
+    assert json.loads(call("runs", "show", started, "--json"))["started_by"] == "ann"
     refused = run("runs", "cancel", "@last", folder=folder, env={**environment, "STEPWELL_API_KEY": key})
     assert refused.returncode == 5
     wrong = run("runs", "list", folder=folder, env={**environment, "STEPWELL_API_KEY": "wrong"})

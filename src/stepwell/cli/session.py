@@ -132,7 +132,9 @@ class CliSession:
 
     @property
     def user(self) -> str:
-        """The name of the user of the operating system; '' if it has none."""
+        """The name of the user of the operating system; '' if it has none, or if an API key names them."""
+        if self.remote and self.api_key.startswith("sw_key_"):
+            return ""
         try:
             return getpass.getuser()
         except (OSError, KeyError):  # such as a container with an unknown user id
