@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, RunFailed, SyncClient, workflow
+from stepwell import Context, Engine, RunFailed, SyncClient, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
-from tests.engines import Engines, suspended
+from tests.engines import Engines, suspended, until
 
 
 @workflow
@@ -111,6 +111,10 @@ async def test_runs_are_counted_by_status_workflow_and_queue(engines: Engines) -
         assert (await engine.within("other").counts()).total == 0
 
 
+async def found(assignee: str, engine: Engine) -> bool:
+    return len(await engine.approvals(assignee=assignee)) == 1
+
+
 @pytest.mark.req("K40", "N12")
 async def test_open_approvals_of_all_runs_are_listed_with_their_question(engines: Engines) -> None:
     async with engines.new(refunding, listening) as engine:
@@ -132,6 +136,10 @@ async def test_open_approvals_of_all_runs_are_listed_with_their_question(engines
         first = await engine.approvals(limit=1)
         assert [wait.run for wait in await engine.approvals(limit=1, before=first.next)] == [runs[0].id]
         assert await engine.within("other").approvals() == []
+
+        await runs[0].reassign(["bo"], by="boss")
+        await until(lambda: found("bo", engine))
+        assert [wait.assignees for wait in await engine.approvals()] == [("ana",), ("bo",)]
 
         await runs[1].decide(True, by="ana")
         assert await runs[1].result() is True

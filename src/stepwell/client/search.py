@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stepwell.client.options import ListOptions
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.commit import NEVER, RunFilter, RunRow
-from stepwell.domain.events import Event, WaitOpened
+from stepwell.domain.events import Event, WaitOpened, WaitReassigned
 from stepwell.domain.ids import RunId
 from stepwell.domain.search import (
     WAITS,
@@ -184,6 +184,8 @@ def _info(row: WaitRow) -> WaitInfo:
             "form": wait.form,
             "choices": tuple(wait.choices),
         }
+    if row.reassigned:
+        values["assignees"] = tuple(msgspec.json.decode(row.reassigned, type=WaitReassigned).assignees)
     return WaitInfo(
         run=row.run_id,
         workflow=row.workflow,

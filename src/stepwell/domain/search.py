@@ -50,7 +50,10 @@ class RunCount(NamedTuple):
 
 
 class WaitRow(NamedTuple):
-    """An open wait that somebody can answer; `opened` is its WaitOpened, b"" if it is not known."""
+    """An open wait that somebody can answer.
+
+    `opened` is its WaitOpened, `reassigned` the last WaitReassigned of an approval; b"" if there is none.
+    """
 
     run_id: RunId
     workflow: str
@@ -62,6 +65,7 @@ class WaitRow(NamedTuple):
     opened_at: float
     due_at: float | None
     opened: bytes
+    reassigned: bytes = b""
 
 
 class WaitFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -372,7 +372,13 @@ class EncodedStore:
 
     async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
         rows = await self._store.list_waits(filter)
-        return [row._replace(opened=row.opened and self._decode(row.opened)) for row in rows]
+        return [
+            row._replace(
+                opened=row.opened and self._decode(row.opened),
+                reassigned=row.reassigned and self._decode(row.reassigned),
+            )
+            for row in rows
+        ]
 
     def _log_row(self, run_id: RunId, row: LogRow) -> LogRow:
         try:

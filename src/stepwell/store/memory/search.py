@@ -48,10 +48,15 @@ class MemorySearch(MemoryReads):
                 continue
             run = self._runs[run_id]
             opened = run.log[wait.seq - 1].payload if wait.seq else b""
+            later = [
+                event.payload
+                for event in run.log[wait.seq :]
+                if (event.kind, event.path, wait.what) == ("wait_reassigned", wait.path, "approval")
+            ]
             rows.append(
                 WaitRow(
                     *(run_id, run.row.workflow, run.row.number, wait.path, wait.what, wait.name, wait.key),
-                    *(wait.opened_at, wait.due_at, opened),
+                    *(wait.opened_at, wait.due_at, opened, later[-1] if later else b""),
                 )
             )
         return first_waits(rows, filter)

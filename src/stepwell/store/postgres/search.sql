@@ -312,7 +312,7 @@ DELETE FROM stepwell.run_terms
 WHERE run_id = ANY ($1::text[]);
 
 -- name: list_waits
-SELECT w.*, coalesce(e.payload, '') AS opened
+SELECT w.*, coalesce(e.payload, '') AS opened, coalesce(m.payload, '') AS reassigned
 FROM unnest($2::text[]) AS k (what)
 CROSS JOIN LATERAL (
     SELECT r.id AS run_id, r.workflow, r.number, o.path, o.what, o.name, o.key, o.opened_at, o.due_at, o.seq
@@ -332,11 +332,22 @@ CROSS JOIN LATERAL (
 ) AS w
 LEFT JOIN LATERAL (
     SELECT x.payload FROM stepwell.events AS x WHERE x.run_id = w.run_id AND x.seq = w.seq OFFSET 0
-) AS e ON true;
+) AS e ON true
+LEFT JOIN LATERAL (
+    SELECT x.payload
+    FROM stepwell.events AS x
+    WHERE w.what = 'approval'
+        AND x.run_id = w.run_id
+        AND x.seq > w.seq
+        AND x.kind = 'wait_reassigned'
+        AND x.path = w.path
+    ORDER BY x.seq DESC
+    LIMIT 1
+) AS m ON true;
 
 -- name: list_waits_named
 -- The same for one name, by its index.
-SELECT w.*, coalesce(e.payload, '') AS opened
+SELECT w.*, coalesce(e.payload, '') AS opened, coalesce(m.payload, '') AS reassigned
 FROM unnest($2::text[]) AS k (what)
 CROSS JOIN LATERAL (
     SELECT r.id AS run_id, r.workflow, r.number, o.path, o.what, o.name, o.key, o.opened_at, o.due_at, o.seq
@@ -357,4 +368,15 @@ CROSS JOIN LATERAL (
 ) AS w
 LEFT JOIN LATERAL (
     SELECT x.payload FROM stepwell.events AS x WHERE x.run_id = w.run_id AND x.seq = w.seq OFFSET 0
-) AS e ON true;
+) AS e ON true
+LEFT JOIN LATERAL (
+    SELECT x.payload
+    FROM stepwell.events AS x
+    WHERE w.what = 'approval'
+        AND x.run_id = w.run_id
+        AND x.seq > w.seq
+        AND x.kind = 'wait_reassigned'
+        AND x.path = w.path
+    ORDER BY x.seq DESC
+    LIMIT 1
+) AS m ON true;

@@ -185,7 +185,21 @@ WHERE run_id = ?1;
 -- name: found_waits
 SELECT
     waits.run_id, runs.workflow, runs.number, waits.path, waits.what, waits.name, waits.key, waits.opened_at,
-    waits.due_at, coalesce(events.payload, x'')
+    waits.due_at, coalesce(events.payload, x''),
+    coalesce(
+        (
+            SELECT later.payload
+            FROM events AS later
+            WHERE waits.what = 'approval'
+                AND later.run_id = waits.run_id
+                AND later.seq > waits.seq
+                AND later.kind = 'wait_reassigned'
+                AND later.path = waits.path
+            ORDER BY later.seq DESC
+            LIMIT 1
+        ),
+        x''
+    )
 FROM waits INDEXED BY waits_open
 CROSS JOIN runs ON runs.id = waits.run_id
 LEFT JOIN events ON events.run_id = waits.run_id AND events.seq = waits.seq
@@ -199,7 +213,21 @@ LIMIT ?6;
 -- name: found_waits_named
 SELECT
     waits.run_id, runs.workflow, runs.number, waits.path, waits.what, waits.name, waits.key, waits.opened_at,
-    waits.due_at, coalesce(events.payload, x'')
+    waits.due_at, coalesce(events.payload, x''),
+    coalesce(
+        (
+            SELECT later.payload
+            FROM events AS later
+            WHERE waits.what = 'approval'
+                AND later.run_id = waits.run_id
+                AND later.seq > waits.seq
+                AND later.kind = 'wait_reassigned'
+                AND later.path = waits.path
+            ORDER BY later.seq DESC
+            LIMIT 1
+        ),
+        x''
+    )
 FROM waits INDEXED BY waits_name
 CROSS JOIN runs ON runs.id = waits.run_id
 LEFT JOIN events ON events.run_id = waits.run_id AND events.seq = waits.seq
