@@ -199,6 +199,13 @@ class KeyNotFound(InvalidRequest):
     hint = "see the ids: `stepwell keys list`"
 
 
+class WorkerNotFound(InvalidRequest):
+    """No worker with that id is running."""
+
+    code = "WORKER_NOT_FOUND"
+    hint = "list them with `client.workers()`; one that has stopped is gone from there"
+
+
 class StepNotFound(InvalidRequest):
     """The run has no step of that name or path."""
 

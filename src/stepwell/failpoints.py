@@ -30,6 +30,7 @@ TRANSACTIONS = (
     "register",
     "finish_remote",
     "heartbeat",
+    "drain",
     "deregister",
     "reap",
     "define",

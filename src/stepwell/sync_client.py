@@ -442,6 +442,7 @@ class SyncClient(_Mirror[Client]):
     hold = _verb(Client.hold)
     release = _verb(Client.release)
     holds = _verb(Client.holds)
+    drain = _verb(Client.drain)
     disable = _verb(Client.disable)
     enable = _verb(Client.enable)
 

@@ -25,6 +25,8 @@ from stepwell import (
     step,
     workflow,
 )
+from stepwell.domain.commit import WorkerInfo
+from stepwell.domain.ids import WorkerId
 from stepwell.errors import NotRetryable, NotSkippable, RunCancelled, RunEnded
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.ledger_client import effect
@@ -143,6 +145,9 @@ async def _operated(engine: Engine) -> None:
     with contextlib.suppress(RunEnded):  # if we died before the hold, it has begun meanwhile
         await kept.hold(by="ann", reason="check the price")
         report("held", kept.id)
+    await engine.store.register(WorkerInfo(id=WorkerId("guest"), lease_seconds=LEASE_SECONDS))
+    await engine.drain("guest", by="ann")
+    await engine.store.deregister(WorkerId("guest"))
     await engine.hold("workflow", "held_too", by="ann", reason="audit")
     report("held_workflow", "held_too")
     await engine.start(held_too, 1, key="held_too")

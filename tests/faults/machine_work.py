@@ -27,6 +27,8 @@ from stepwell import (
     transition,
     workflow,
 )
+from stepwell.domain.commit import WorkerInfo
+from stepwell.domain.ids import WorkerId
 from stepwell.errors import AlreadyDecided, NotRetryable, RunEnded, RunError, WrongPlace
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.rerouted import reroute
@@ -167,6 +169,10 @@ async def _lived(engine: Engine, plan: Plan) -> None:
 async def _operated(engine: Engine, queue: str) -> None:
     """A run that nobody claims in this script is held, released and ended by force."""
     run = await engine.start(retired, key=f"operated/{queue}", queue="nobody")
+    guest = WorkerInfo(id=WorkerId(f"guest/{queue}"), lease_seconds=LEASE_SECONDS)
+    await engine.store.register(guest)
+    await engine.drain(guest.id)
+    await engine.store.deregister(guest.id)
     await engine.hold("queue", "nobody")
     await engine.release("queue", "nobody")
     with contextlib.suppress(RunEnded):

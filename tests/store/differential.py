@@ -17,7 +17,16 @@ from hypothesis.stateful import (
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepwell.domain.commit import Claims, Commit, Definition, Outcome, RunFilter, RunRow, TicketRow
+from stepwell.domain.commit import (
+    Claims,
+    Commit,
+    Definition,
+    DrainRequest,
+    Outcome,
+    RunFilter,
+    RunRow,
+    TicketRow,
+)
 from stepwell.domain.events import StepCompleted, written
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.rates import Full, RatedStart
@@ -374,7 +383,9 @@ class Differential(RuleBasedStateMachine):
 
     def _heartbeat(self, worker: WorkerId) -> None:
         owned = self.ask("heartbeat", lambda store: beaten(store.heartbeat(worker)))
-        self.saw("heartbeat reaped" if owned is None else "heartbeat owning" if owned else "heartbeat idle")
+        self.saw(
+            "heartbeat reaped" if owned is None else "heartbeat owning" if owned[1:] else "heartbeat idle"
+        )
 
     @rule(pick=picks, worker=workers)
     def let_the_others_die(self, pick: int, worker: WorkerId) -> None:
@@ -397,6 +408,10 @@ class Differential(RuleBasedStateMachine):
             self.saw("reap workers")
         if reaped.solo_due:
             self.saw("reap solo")
+
+    @rule(worker=workers)
+    def drain(self, worker: WorkerId) -> None:
+        self.ask("drain", lambda store: store.drain(worker, DrainRequest(by="ann")))
 
     @rule(worker=workers)
     def deregister(self, worker: WorkerId) -> None:
@@ -439,8 +454,8 @@ async def listing(answer: Awaitable[Any]) -> list[Any]:
 
 
 async def beaten(answer: Awaitable[Any]) -> list[Any] | None:
-    owned = await answer
-    return None if owned is None else sorted(owned)
+    beat = await answer
+    return None if beat is None else [beat.draining, *sorted(beat.owned)]
 
 
 async def claimed(answer: Awaitable[Claims]) -> Claims:
@@ -517,7 +532,9 @@ async def overview(store: Store) -> dict[str, Any]:
         "counts": list(await store.count_runs("default")),
         "waits": await open_waits(store, WaitFilter(limit=1000)),
         "runs": [_numbered(run) for run in await store.list_runs(RunFilter(limit=1000))],
-        "workers": sorted((row.id, row.lease_until) for row in await store.list_workers()),
+        "workers": sorted(
+            (row.id, row.lease_until, row.draining is None) for row in await store.list_workers()
+        ),
         "definitions": list(await store.list_definitions("default")),
         "holds": list(await store.list_holds("default")),
     }

@@ -120,6 +120,7 @@ def walk(machine: Differential, chance: random.Random, steps: int) -> None:
         (1, lambda: machine.let_the_others_die(pick(), worker())),
         (1, lambda: machine.reap(worker())),
         (1, lambda: machine.deregister(worker())),
+        (1, lambda: machine.drain(worker())),
         (1, lambda: machine.look_around(pick())),
         (3, lambda: machine.clock_moves(chance.choice((0.5, 0.5, 2.0, 2.0, 6.0, -3.0)))),
     ]

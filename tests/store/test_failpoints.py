@@ -38,6 +38,7 @@ async def everything(scene: Scene) -> dict[str, Any]:
     state = dict(await scene.everything())
     state["published"] = list(await scene.store.published(EVENT.name, "", since=0.0))
     state["switches"] = list(await scene.store.list_switches("default"))
+    state["draining"] = [row.draining for row in await scene.store.list_workers()]
     state["holds"] = list(await scene.store.list_holds("default"))
     state["credentials"] = list(await scene.store.list_credentials("default", "key"))
     state["limits"] = list(await scene.store.read_limits())

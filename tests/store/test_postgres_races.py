@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from stepwell.domain.commit import Claim, ClaimRequest, Commit, Finish, Outcome, Park, WorkerInfo
+from stepwell.domain.commit import Beat, Claim, ClaimRequest, Commit, Finish, Outcome, Park, WorkerInfo
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.status import Status
 from stepwell.store.postgres.store import PostgresStore
@@ -317,9 +317,9 @@ def test_a_heartbeat_does_not_wait_for_slow_reads(postgres_url: str) -> None:
                 await blocker.execute("LOCK TABLE stepwell.events")
                 reads = [asyncio.create_task(store.read_log(RunId("r1"))) for _ in range(5)]
 
-                owned = await asyncio.wait_for(store.heartbeat(worker), 2)  # reads give up after 3 s
+                beat = await asyncio.wait_for(store.heartbeat(worker), 2)  # reads give up after 3 s
 
-                assert owned == []
+                assert beat == Beat([])
                 assert not any(read.done() for read in reads)
             await asyncio.gather(*reads)
 

@@ -12,6 +12,7 @@ from stepwell.domain.commit import (
     ClaimRequest,
     Commit,
     Definition,
+    DrainRequest,
     NewTicket,
     NewWait,
     PublishedEvent,
@@ -167,6 +168,11 @@ async def heartbeat(scene: Scene) -> Call:
     return lambda: scene.store.heartbeat(WorkerId("w1"))
 
 
+async def drain(scene: Scene) -> Call:
+    worker = await scene.worker()
+    return lambda: scene.store.drain(worker, DrainRequest(by="ann", reason="why"))
+
+
 async def deregister(scene: Scene) -> Call:
     await scene.begun()
     return lambda: scene.store.deregister(WorkerId("w1"))
@@ -224,6 +230,7 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "register": register,
     "finish_remote": finish_remote,
     "heartbeat": heartbeat,
+    "drain": drain,
     "deregister": deregister,
     "reap": reap,
     "define": define,

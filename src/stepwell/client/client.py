@@ -14,7 +14,7 @@ import msgspec
 from stepwell.client.derived_runs import UNCHANGED, DerivedRuns
 from stepwell.client.handle import RunHandle
 from stepwell.client.keys import Keys
-from stepwell.client.operations import HoldInfo, Holds
+from stepwell.client.operations import HoldInfo, Holds, drain
 from stepwell.client.options import (
     ListOptions,
     ManyOptions,
@@ -381,6 +381,14 @@ class Client(StoreAccess):
         cancelled clean up nevertheless.
         """
         return await self._holds.change(kind, name, held=True, by=by, reason=reason)
+
+    async def drain(self, worker: str, *, by: str = "", reason: str = "") -> bool:
+        """Ask a worker, by its id, to stop: it takes nothing new, lets its steps end, then leaves.
+
+        It hears of it with its next heartbeat, wherever it runs; its process ends with exit code 0. What it
+        does not finish within its grace time continues elsewhere. False if it was asked before.
+        """
+        return await drain(self, worker, by=by, reason=reason)
 
     async def release(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:
         """Let a held workflow, queue or workspace continue. False if it was not held."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.client.store_access import StoreAccess
-from stepwell.domain.commit import CancelOutcome, HoldOutcome, NewEvent
+from stepwell.domain.commit import CancelOutcome, DrainRequest, HoldOutcome, NewEvent
 from stepwell.domain.events import (
     Accepted,
     ChildEnded,
@@ -20,11 +20,11 @@ from stepwell.domain.events import (
     StepFailed,
     written,
 )
-from stepwell.domain.ids import RunId
+from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.scope_holds import HoldKind, ScopeHold, checked_scope, read_reason
 from stepwell.domain.status import Status
 from stepwell.domain.text import checked_text, clean
-from stepwell.errors import NotHoldable, NotSkippable, RunEnded, RunNotFound, excerpt
+from stepwell.errors import NotHoldable, NotSkippable, RunEnded, RunNotFound, WorkerNotFound, excerpt
 from stepwell.store.wakeups import Ended
 
 
@@ -114,3 +114,13 @@ class Holds:
         changed, repeated = await self._access.retry_call(lambda: self._access.store.hold_scope(row))
         self._access.notifier.notify_work()
         return changed or repeated
+
+
+async def drain(client: StoreAccess, worker: str, *, by: str, reason: str) -> bool:
+    request = DrainRequest(by=checked_text(by, "by"), reason=clean(reason))
+    id = WorkerId(checked_text(worker, "worker"))
+    asked, repeated = await client.retry_call(lambda: client.store.drain(id, request))
+    if asked is None:
+        raise WorkerNotFound(f"there is no worker {excerpt(worker)}")
+    client.notifier.notify_work()
+    return asked or repeated

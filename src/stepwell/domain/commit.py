@@ -303,11 +303,26 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool = False  # it was asked to stop: if it is killed meanwhile, its runs count no lost owner
 
 
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who asked a worker to stop, when and why."""
+
+    by: str = ""
+    reason: str = ""
+    at: float = 0.0  # set by the store
+
+
 class Owned(NamedTuple):
     run_id: RunId
     path: str
     wakes: int
     held: bool = False  # its workflow, queue or workspace is held: stop at the next step
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat."""
+
+    owned: Sequence[Owned]
+    draining: bool = False  # somebody asked this worker to stop
 
 
 class Reaped(NamedTuple):
@@ -441,6 +456,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     queues: Sequence[str]
     needs: Sequence[str]
     lease_until: float
+    leaving: bool = False  # it is about to stop
+    draining: DrainRequest | None = None  # somebody asked it to
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ STATUS: dict[type[StepwellError], int] = {
     errors.UnknownWorkflow: 404,
     errors.RunNotFound: 404,
     errors.KeyNotFound: 404,
+    errors.WorkerNotFound: 404,
     errors.DocumentNotFound: 404,
     errors.NotAssigned: 403,
     errors.Conflict: 409,

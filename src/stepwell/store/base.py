@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from stepwell.domain.access import AuditEntry, Credential, CredentialKind
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
+    Beat,
     CancelOutcome,
     Claim,
     ClaimRequest,
@@ -22,6 +23,7 @@ from stepwell.domain.commit import (
     Committed,
     Definition,
     Delivery,
+    DrainRequest,
     HoldOutcome,
     InboxRow,
     LogRow,
@@ -29,7 +31,6 @@ from stepwell.domain.commit import (
     NewEvent,
     NewRun,
     Outcome,
-    Owned,
     PublishedEvent,
     Reaped,
     RetryOutcome,
@@ -263,8 +264,15 @@ class Tickets(Protocol):
         """Delete the remote ticket (fence: its lease) and deliver the result to its run."""
         ...
 
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+    async def heartbeat(self, worker: WorkerId) -> Beat | None:
         """Extend this worker's lease and return everything it owns; None: it was reaped."""
+        ...
+
+    async def drain(self, worker: WorkerId, request: DrainRequest) -> bool | None:
+        """Ask a worker to stop: its heartbeats say so from now on. False: it was asked before; None: unknown.
+
+        It lasts until the worker is gone, also if it registers again under the same id.
+        """
         ...
 
     async def deregister(self, worker: WorkerId) -> None:

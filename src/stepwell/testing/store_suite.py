@@ -34,7 +34,7 @@ from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
 from stepwell.testing.stores.step_logs import StepLogRules
 from stepwell.testing.stores.transactions import TransactRules
-from stepwell.testing.stores.workers import ClockRules, ReapRules, WorkerRules
+from stepwell.testing.stores.workers import ClockRules, DrainRules, ReapRules, WorkerRules
 from stepwell.testing.stores.workflows import NumberRules, SwitchRules
 from stepwell.testing.stores.workspaces import SenderRules, WorkspaceRules
 
@@ -62,6 +62,7 @@ class StoreSuite(
     ReachRules,
     RerouteRules,
     WorkerRules,
+    DrainRules,
     ReapRules,
     ClockRules,
     EmitRules,

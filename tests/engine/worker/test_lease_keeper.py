@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
-from stepwell.domain.commit import Owned, WorkerInfo
+from stepwell.domain.commit import Beat, WorkerInfo
 from stepwell.domain.ids import WorkerId
 from stepwell.engine.worker.leases import LeaseKeeper
 from stepwell.errors import StoreUnavailable
@@ -22,7 +21,7 @@ class Away(MemoryStore):
     away = True
     asked = 0
 
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+    async def heartbeat(self, worker: WorkerId) -> Beat | None:
         self.asked += 1
         if self.away:
             raise StoreUnavailable("away")

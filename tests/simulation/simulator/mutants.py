@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.domain.commit import (
+    Beat,
     ClaimRequest,
     Claims,
     Commit,
@@ -24,7 +25,6 @@ from stepwell.domain.commit import (
     InboxRow,
     NewRun,
     Outcome,
-    Owned,
     Park,
     PublishedEvent,
     Reaped,
@@ -225,7 +225,7 @@ class WorkerClock(MemoryStore):
         with self._their_time():
             await super().register(worker)
 
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+    async def heartbeat(self, worker: WorkerId) -> Beat | None:
         with self._their_time():
             return await super().heartbeat(worker)
 

@@ -49,6 +49,7 @@ class LeaseKeeper:
         self._valid_until = 0.0
         self._log_at = 0.0  # by our clock; until then the current outage is not logged again
         self._nudged = asyncio.Event()
+        self.draining = asyncio.Event()  # somebody asked this worker to stop
         self.stopped = False
 
     def valid(self) -> bool:
@@ -86,7 +87,7 @@ class LeaseKeeper:
         sent = self._clock.monotonic()
         held = self._holding()  # a run claimed while we ask may be missing from the answer
         try:
-            owned = await self._store.heartbeat(self._info.id)
+            beat = await self._store.heartbeat(self._info.id)
         except StoreError as error:
             if sent >= self._log_at:  # in an outage of hours, two lines a second would not say more
                 _log.warning("heartbeat not answered: %s", error.message)
@@ -97,13 +98,15 @@ class LeaseKeeper:
         self._log_at = 0.0
         if self.stopped:
             return
-        if owned is None:
+        if beat is None:
             _log.warning("worker %s lost its lease; its runs continue elsewhere", self._info.id)
             self._valid_until = 0.0
             await self._reaped()
         else:
             self._valid_until = sent + self._info.lease_seconds
-            self._owned(held, owned)
+            self._owned(held, beat.owned)
+            if beat.draining:
+                self.draining.set()
 
 
 class Reaper:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -196,7 +197,7 @@ class Worker:
         await self._keeper.register(self._info)
 
     async def run(self) -> None:
-        """Work until cancelled, once it is open; `stop` first for a graceful end."""
+        """Work until cancelled or drained, once it is open; `stop` before cancelling for a graceful end."""
         stop_listening = self.notifier.on_work(self._work_hinted)
         try:
             async with AsyncExitStack() as parts:
@@ -204,25 +205,29 @@ class Worker:
                     parts.enter_context(self._loop_monitor)
                 parts.enter_context(observed_output(self.options.step_logs))
                 group = await parts.enter_async_context(asyncio.TaskGroup())
-                group.create_task(self._committer.run())
-                group.create_task(self._step_logs.run())
-                group.create_task(self._keeper.run())
-                group.create_task(self._reaper.run())
-                group.create_task(
-                    self._rerouter.run(self.options.reap_seconds, self._announce, self._claimer.wake)
-                )
-                group.create_task(self._claimer.run())
-                group.create_task(self.local_starts.serve())
-                if self.options.keep_ended_seconds is not None:
-                    retention = Retention(self.store, keep_seconds=self.options.keep_ended_seconds)
-                    group.create_task(retention.run())
-                group.create_task(self._watch_long_steps())
+                tasks = [group.create_task(part) for part in self._parts()]
+                await self._keeper.draining.wait()
+                await self.stop()
+                for task in tasks:
+                    task.cancel()
         finally:
             stop_listening()
             self.local_starts.close()
             for work in list(self.active.values()):
                 work.lose()
             await self._runner.close()
+
+    def _parts(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield self._committer.run()
+        yield self._step_logs.run()
+        yield self._keeper.run()
+        yield self._reaper.run()
+        yield self._rerouter.run(self.options.reap_seconds, self._announce, self._claimer.wake)
+        yield self._claimer.run()
+        yield self.local_starts.serve()
+        if self.options.keep_ended_seconds is not None:
+            yield Retention(self.store, keep_seconds=self.options.keep_ended_seconds).run()
+        yield self._watch_long_steps()
 
     def _make_services(self) -> Services:
         options = self.options

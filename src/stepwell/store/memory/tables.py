@@ -11,6 +11,7 @@ from stepwell.domain.access import AuditEntry, Credential
 from stepwell.domain.commit import (
     Definition,
     Delivery,
+    DrainRequest,
     Finish,
     Identity,
     InboxRow,
@@ -85,6 +86,7 @@ class Tables:
         self._published: dict[str, PublishedEvent] = {}
         self._event_times: dict[tuple[str, str], float] = {}  # by workspace and name: of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
+        self._drains: dict[WorkerId, DrainRequest] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[LimitScope, Limit] = {}
         self._holds: dict[tuple[str, str, str], ScopeHold] = {}  # by kind, workspace and name

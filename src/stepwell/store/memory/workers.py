@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from stepwell.domain.commit import (
+    Beat,
+    DrainRequest,
     Owned,
     Reaped,
     WorkerInfo,
@@ -34,7 +38,7 @@ class MemoryWorkers(Tables):
         self._contact = (since if unbroken else now, now)
 
     @transaction("heartbeat")
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
+    async def heartbeat(self, worker: WorkerId) -> Beat | None:
         if worker not in self._workers:
             return None
         now = self._clock()
@@ -42,7 +46,8 @@ class MemoryWorkers(Tables):
         self._touch(now, info.lease_seconds)
         self._workers[worker] = (info, now + info.lease_seconds)
         owned = [ticket for ticket in self._tickets.values() if ticket.owner == worker]
-        return [Owned(t.run_id, t.path, t.wakes, self._is_held(t)) for t in owned]
+        tickets = [Owned(t.run_id, t.path, t.wakes, self._is_held(t)) for t in owned]
+        return Beat(tickets, worker in self._drains)
 
     def _is_held(self, ticket: Ticket) -> bool:
         run = self._runs.get(ticket.run_id)
@@ -51,9 +56,19 @@ class MemoryWorkers(Tables):
         place = (run.row.workspace, run.row.workflow, ticket.queue)
         return covering(self._scope_holds(), *place) is not None
 
+    @transaction("drain")
+    async def drain(self, worker: WorkerId, request: DrainRequest) -> bool | None:
+        if worker not in self._workers:
+            return None
+        if worker in self._drains:
+            return False
+        self._drains[worker] = replace(request, at=self._clock())
+        return True
+
     @transaction("deregister")
     async def deregister(self, worker: WorkerId) -> None:
         self._workers.pop(worker, None)
+        self._drains.pop(worker, None)
         now = self._clock()
         for ticket in self._tickets.values():
             if ticket.owner == worker:
@@ -66,6 +81,7 @@ class MemoryWorkers(Tables):
         leaving = [worker for worker in dead if self._workers[worker][0].leaving]
         for worker in dead:
             del self._workers[worker]
+            self._drains.pop(worker, None)
         lost = [t for t in self._tickets.values() if t.owner is not None and t.owner not in self._workers]
         for ticket in lost:
             ticket.losses += ticket.owner not in leaving
@@ -106,6 +122,14 @@ class MemoryWorkers(Tables):
 
     async def list_workers(self) -> Sequence[WorkerRow]:
         return [
-            WorkerRow(id=w.id, name=w.name, queues=tuple(w.queues), needs=tuple(w.needs), lease_until=until)
+            WorkerRow(
+                id=w.id,
+                name=w.name,
+                queues=tuple(w.queues),
+                needs=tuple(w.needs),
+                lease_until=until,
+                leaving=w.leaving,
+                draining=self._drains.get(w.id),
+            )
             for w, until in self._workers.values()
         ]

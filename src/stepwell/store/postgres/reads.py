@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.domain.commit import LogRow, RunRow, TicketRow, WorkerRow
+import msgspec
+
+from stepwell.domain.commit import DrainRequest, LogRow, RunRow, TicketRow, WorkerRow
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status
@@ -73,6 +75,10 @@ class PgReads:
                 queues=tuple(row["queues"]),
                 needs=tuple(row["needs"]),
                 lease_until=row["lease_until"],
+                leaving=row["leaving"],
+                draining=None
+                if row["drain"] is None
+                else msgspec.json.decode(row["drain"], type=DrainRequest),
             )
             for row in await self.fetch("list_workers")
         ]

@@ -170,6 +170,6 @@ WHERE f.queue = ANY ($1::text[])
 ORDER BY f.queue, f.needs, f.started DESC, f.priority DESC, f.due_at, f.run_id, f.path;
 
 -- name: list_workers
-SELECT id, name, queues, needs, lease_until
+SELECT id, name, queues, needs, lease_until, leaving, drain
 FROM stepwell.workers
 ORDER BY id;

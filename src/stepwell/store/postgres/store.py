@@ -109,6 +109,7 @@ class PostgresStore:
         self.list_waits = search.list_waits
         self._workers = workers = PgWorkers(db, search)
         self.heartbeat, self.deregister, self.reap = workers.heartbeat, workers.deregister, workers.reap
+        self.drain = workers.drain
 
         definitions = PgDefinitions(db, reads)
         self._definition_reads = Batcher(definitions.read_definitions, BATCH_MEMBERS_MAX)

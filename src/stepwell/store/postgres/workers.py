@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.domain.commit import Owned, Reaped, WorkerInfo
+import msgspec
+from msgspec.structs import replace
+
+from stepwell.domain.commit import Beat, DrainRequest, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import WorkerId
 from stepwell.store.base import REAP_CHUNK
 from stepwell.store.postgres.database import Database
@@ -33,14 +36,24 @@ class PgWorkers:
 
         await self._db.write("register", self._db.lease_slots, work, single=True)
 
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
-        async def work(connection: Connection) -> Sequence[Owned] | None:
+    async def heartbeat(self, worker: WorkerId) -> Beat | None:
+        async def work(connection: Connection) -> Beat | None:
             rows = await connection.fetch(self._sql["heartbeat"], self._db.now(), worker)
             if not rows:
                 return None
-            return [Owned(*row) for row in rows if row["run_id"] is not None]
+            owned = [Owned(*row[:4]) for row in rows if row["run_id"] is not None]
+            return Beat(owned, rows[0]["draining"])
 
         return await self._db.write("heartbeat", self._db.lease_slots, work, single=True)
+
+    async def drain(self, worker: WorkerId, request: DrainRequest) -> bool | None:
+        async def work(connection: Connection) -> bool | None:
+            now = await connection.fetchval(self._sql["now"], self._db.now())
+            asked = msgspec.json.encode(replace(request, at=now))
+            answer: bool | None = await connection.fetchval(self._sql["drain_worker"], worker, asked)
+            return answer
+
+        return await self._db.write("drain", self._db.side_slots, work, again=False)
 
     async def deregister(self, worker: WorkerId) -> None:
         async def work(connection: Connection) -> None:

@@ -29,7 +29,7 @@ w AS (
     SET lease_until = clock.now + x.lease_seconds
     FROM clock
     WHERE x.id = $2
-    RETURNING x.lease_seconds
+    RETURNING x.lease_seconds, x.drain IS NOT NULL AS draining
 ),
 touched AS (
     UPDATE stepwell.contact AS c
@@ -37,7 +37,7 @@ touched AS (
         last = clock.now
     FROM clock, w
 )
-SELECT t.run_id, t.path, t.wakes, t.is_held
+SELECT t.run_id, t.path, t.wakes, t.is_held, w.draining
 FROM w
 LEFT JOIN LATERAL (
     SELECT x.run_id, x.path, x.wakes, x.path = '' AND NOT x.ending AND EXISTS (
@@ -53,6 +53,18 @@ LEFT JOIN LATERAL (
         AND x.owner IS NOT NULL
     ORDER BY x.run_id, x.path
 ) AS t ON true;
+
+-- name: drain_worker
+WITH asked AS (
+    UPDATE stepwell.workers
+    SET drain = $2
+    WHERE id = $1
+        AND drain IS NULL
+    RETURNING id
+)
+SELECT EXISTS (SELECT FROM asked)
+FROM stepwell.workers
+WHERE id = $1;
 
 -- name: forget_worker
 DELETE FROM stepwell.workers

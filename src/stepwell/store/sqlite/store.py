@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo, WorkerRow
+from stepwell.domain.commit import Beat, Claim, DrainRequest, Reaped, WorkerInfo, WorkerRow
 from stepwell.domain.ids import WorkerId
 from stepwell.store.base import REAP_CHUNK, ConnectionUse, closed, must_be_plain
 from stepwell.store.sqlite import (
@@ -199,6 +199,7 @@ class SqliteStore:
         self._place: guard.Place | None = None
         self._register = each("register", self._fleet.register)
         self._heartbeat = each("heartbeat", self._fleet.heartbeat, light=self._fleet.heartbeat)
+        self._drain = each("drain", self._fleet.drain)
         self._deregister = each("deregister", self._fleet.deregister)
         self._reap = each("reap", self._fleet.reap, light=self._fleet.nobody_dead)
         self._workers = each("workers", self._fleet.workers)
@@ -270,11 +271,14 @@ class SqliteStore:
     async def register(self, worker: WorkerInfo) -> None:
         await self._write(self._register, ((worker,), {}))
 
-    async def heartbeat(self, worker: WorkerId) -> Sequence[Owned] | None:
-        owned = await self._write(self._heartbeat, ((worker,), {}))
-        if owned is None:
+    async def heartbeat(self, worker: WorkerId) -> Beat | None:
+        beat = await self._write(self._heartbeat, ((worker,), {}))
+        if beat is None:
             self._fleet.left(worker)
-        return owned
+        return beat
+
+    async def drain(self, worker: WorkerId, request: DrainRequest) -> bool | None:
+        return await self._write(self._drain, ((worker, request), {}))
 
     async def deregister(self, worker: WorkerId) -> None:
         await self._write(self._deregister, ((worker,), {}))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from stepwell.domain.commit import Owned, Reaped, WorkerInfo, WorkerRow
+from stepwell.domain.commit import Beat, DrainRequest, Owned, Reaped, WorkerInfo, WorkerRow
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.store.base import REAP_CHUNK
 from stepwell.store.sqlite.liveness_locks import WorkerFiles
@@ -49,6 +50,7 @@ class _Worker(NamedTuple):
     lease_until: float
     boot: str
     leaving: int
+    drain: bytes | None
 
 
 class _Contact(NamedTuple):
@@ -72,12 +74,19 @@ class Fleet:
         )
         session.row("beat", worker.id, now, self._clock.boot)
 
-    def heartbeat(self, session: Session, worker: WorkerId) -> list[Owned] | None:
+    def heartbeat(self, session: Session, worker: WorkerId) -> Beat | None:
         row = session.row("beat", worker, self._clock.now(), self._clock.boot)
         if row is None:
             return None
         owned = msgspec.json.decode(row[0], type=list[tuple[str, str, int, int]])
-        return [Owned(RunId(run_id), path, wakes, bool(held)) for run_id, path, wakes, held in owned]
+        tickets = [Owned(RunId(run_id), path, wakes, bool(held)) for run_id, path, wakes, held in owned]
+        return Beat(tickets, bool(row[1]))
+
+    def drain(self, session: Session, worker: WorkerId, request: DrainRequest) -> bool | None:
+        asked = msgspec.json.encode(replace(request, at=session.now))
+        if session.row("drain_worker", worker, asked) is not None:
+            return True
+        return None if session.row("known_worker", worker) is None else False
 
     def deregister(self, session: Session, worker: WorkerId) -> None:
         session.run("delete_worker", worker)
@@ -147,6 +156,8 @@ class Fleet:
                 queues=tuple(msgspec.json.decode(row.queues, type=list[str])),
                 needs=tuple(msgspec.json.decode(row.needs, type=list[str])),
                 lease_until=row.lease_until + shift,
+                leaving=bool(row.leaving),
+                draining=None if row.drain is None else msgspec.json.decode(row.drain, type=DrainRequest),
             )
             for row in rows
             if not self._files.is_free(row.id)

@@ -30,14 +30,25 @@ RETURNING (
         WHERE owner = ?1
         ORDER BY run_id, path
     ) AS owned
-);
+), (SELECT drain IS NOT NULL FROM workers WHERE id = ?1);
+
+-- name: drain_worker
+UPDATE workers
+SET drain = ?2
+WHERE id = ?1 AND drain IS NULL
+RETURNING 1;
+
+-- name: known_worker
+SELECT 1
+FROM workers
+WHERE id = ?1;
 
 -- name: delete_worker
 DELETE FROM workers
 WHERE id = ?1;
 
 -- name: all_workers
-SELECT id, name, queues, needs, lease_seconds, lease_until, boot, leaving
+SELECT id, name, queues, needs, lease_seconds, lease_until, boot, leaving, drain
 FROM workers
 ORDER BY rowid;
 
@@ -67,7 +78,7 @@ SELECT
     ),
     coalesce(contact.since, 0.0), coalesce(contact.last, 0.0), coalesce(contact.boot, ''),
     workers.id, workers.name, workers.queues, workers.needs,
-    workers.lease_seconds, workers.lease_until, workers.boot, workers.leaving
+    workers.lease_seconds, workers.lease_until, workers.boot, workers.leaving, workers.drain
 FROM (SELECT 1 AS id) AS one
 LEFT JOIN contact ON contact.id = one.id
 LEFT JOIN workers ON true

@@ -10,7 +10,7 @@ import pytest
 
 from stepwell.domain.commit import Claim, Delivery, NewWait, PublishedEvent
 from stepwell.domain.cursors import just_after
-from stepwell.domain.ids import NEEDS_EMIT, RunId, WorkerId
+from stepwell.domain.ids import NEEDS_EMIT, RunId
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
 
@@ -282,7 +282,7 @@ class PublishedRules:
     async def test_event_tickets_are_owned_and_reaped_like_others(self, scene: Scene) -> None:
         await scene.store.emit(event())
         await scene.claim_events(await scene.worker())
-        owned = await scene.store.heartbeat(WorkerId("w1"))
+        owned = await scene.beaten("w1")
         await scene.worker("w2")
         await scene.beat("w2", LEASE_SECONDS + 1.0)
         reaped = await scene.store.reap()

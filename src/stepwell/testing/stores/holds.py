@@ -222,7 +222,7 @@ class ForceRules:
         assert list(await scene.store.read_tickets(claim.run_id)) == []
         late = await scene.commit(scene.member(claim, scene.done("a")))
         assert late.outcome is Outcome.LOST
-        assert list(await scene.store.heartbeat(await scene.worker()) or []) == []
+        assert list(await scene.beaten(await scene.worker()) or []) == []
 
     @pytest.mark.req("K39", "K13")
     @checked

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from stepwell.domain.commit import Claim, NewTicket, Outcome, Owned
 from stepwell.domain.events import StepScheduled, written
-from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.messages import EndNotice, step_ended
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
 
@@ -49,7 +49,7 @@ class RemoteRules:
         ]
         assert list(claim.inbox) == []
         assert (ticket.owner, ticket.lease, ticket.priority, ticket.queue) == ("gpu1", claim.lease, 2, "gpu")
-        assert await scene.store.heartbeat(WorkerId("gpu1")) == [Owned(owner.run_id, PATH, 0)]
+        assert await scene.beaten("gpu1") == [Owned(owner.run_id, PATH, 0)]
 
     @pytest.mark.req("F6")
     @checked
@@ -131,7 +131,7 @@ class RemoteRules:
 
         await scene.ok(scene.member(owner, scene.done("timeout"), tickets_closed=[PATH]))
 
-        assert await scene.store.heartbeat(WorkerId("gpu1")) == []
+        assert await scene.beaten("gpu1") == []
         result = step_ended(owner.run_id, PATH, 1, RESULT)
         assert await scene.store.finish_remote(claim, result) is Outcome.LOST
         assert await scene.inbox_keys(owner.run_id) == []

@@ -23,6 +23,7 @@ from stepwell.domain.commit import (
     NewEvent,
     NewRun,
     Outcome,
+    Owned,
     Park,
     RunFilter,
     RunRow,
@@ -170,6 +171,11 @@ class Scene:
         )
         await self.store.register(info)
         return info.id
+
+    async def beaten(self, worker: str) -> Sequence[Owned] | None:
+        """A heartbeat: what this worker owns; None: it was reaped."""
+        beat = await self.store.heartbeat(WorkerId(worker))
+        return None if beat is None else list(beat.owned)
 
     async def claims(
         self,

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from stepwell.domain.commit import NewTicket, Owned, PublishedEvent
-from stepwell.domain.ids import WorkerId
 from stepwell.domain.limits import Limit
 from stepwell.domain.scope_holds import HoldKind, ScopeHold
 from stepwell.testing.stores.scene import NEEDS, QUEUE, Scene, checked
@@ -115,7 +114,7 @@ class ScopeHoldRules:
             await scene.store.cancel(ending.run_id, "")
             await scene.store.hold_scope(hold)
 
-            owned = await scene.store.heartbeat(WorkerId("w1"))
+            owned = await scene.beaten("w1")
 
             assert {ticket for ticket in owned or () if ticket.run_id >= mine.run_id} == {
                 Owned(mine.run_id, "", 0, True),
@@ -123,7 +122,7 @@ class ScopeHoldRules:
                 Owned(ending.run_id, "", 1),
             }
             await scene.store.hold_scope(hold._replace(held=False))
-            assert not any(ticket.held for ticket in await scene.store.heartbeat(WorkerId("w1")) or ())
+            assert not any(ticket.held for ticket in await scene.beaten("w1") or ())
 
     @pytest.mark.req("K39", "K17")
     @checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell.domain.commit import Outcome, Owned, Reaped
+from stepwell.domain.commit import Beat, DrainRequest, Outcome, Owned, Reaped
 from stepwell.domain.ids import WorkerId
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.status import Status
@@ -69,7 +69,7 @@ class WorkerRules:
         await scene.deliver(scene.signal(second.run_id))
         scene.clock.advance(5.0)
 
-        owned = await scene.store.heartbeat(WorkerId("w1"))
+        owned = await scene.beaten("w1")
 
         [row] = await scene.store.list_workers()
         assert sorted(owned or ()) == [Owned(first.run_id, "", 0), Owned(second.run_id, "", 1)]
@@ -81,7 +81,7 @@ class WorkerRules:
         claim = await scene.begun()
         scene.clock.advance(10 * LEASE_SECONDS)
 
-        assert await scene.store.heartbeat(WorkerId("w1")) == [Owned(claim.run_id, "", 0)]
+        assert await scene.beaten("w1") == [Owned(claim.run_id, "", 0)]
         await scene.ok(scene.member(claim, scene.done("a")))
 
     @pytest.mark.req("K34")
@@ -102,7 +102,7 @@ class WorkerRules:
     async def test_unknown_workers_are_no_error(self, scene: Scene) -> None:
         await scene.store.deregister(WorkerId("nobody"))
 
-        assert await scene.store.heartbeat(WorkerId("nobody")) is None
+        assert await scene.beaten("nobody") is None
 
 
 class ReapRules:
@@ -120,7 +120,7 @@ class ReapRules:
         assert (ticket.owner, ticket.lease, ticket.losses) == ("", "", 1)
         assert ticket.due_at <= scene.clock()
         assert [worker.id for worker in await scene.store.list_workers()] == ["w2"]
-        assert await scene.store.heartbeat(WorkerId("w1")) is None
+        assert await scene.beaten("w1") is None
         assert (await scene.commit(scene.member(claim, scene.done("a")))).outcome is Outcome.LOST
         [heir] = await scene.claim_as("w2")
         assert (heir.losses, heir.lost_lease, heir.head) == (1, claim.lease, 2)
@@ -180,9 +180,9 @@ class ReapRules:
         scene.clock.advance(10 * LEASE_SECONDS)
 
         at_once = await scene.store.reap()
-        await scene.store.heartbeat(WorkerId("w2"))
+        await scene.beaten("w2")
         then = await scene.store.reap()
-        await scene.store.heartbeat(WorkerId("w1"))
+        await scene.beaten("w1")
         await scene.beat("w2", LEASE_SECONDS - 2.0)
 
         assert (at_once.workers, then.workers, (await scene.store.reap()).workers) == (0, 0, 0)
@@ -297,3 +297,44 @@ class ClockRules:
 
         assert (first.workers, second.workers) == (0, 1)
         assert (await scene.ticket(claim.run_id)).lease == ""
+
+
+class DrainRules:
+    @pytest.mark.req("K39")
+    @checked
+    async def test_a_worker_hears_with_its_heartbeat_that_it_is_to_stop(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        other = await scene.worker("w2")
+
+        assert await scene.store.drain(WorkerId("w1"), DrainRequest(by="ann", reason="old host")) is True
+
+        beats = [await scene.store.heartbeat(worker) for worker in (WorkerId("w1"), other)]
+        assert beats == [Beat([Owned(claim.run_id, "", 0)], draining=True), Beat([])]
+        rows = {row.id: row for row in await scene.store.list_workers()}
+        assert rows[WorkerId("w1")].draining == DrainRequest(by="ann", reason="old host", at=scene.clock())
+        assert rows[other].draining is None
+
+    @pytest.mark.req("K39", "K6")
+    @checked
+    async def test_asking_twice_is_asking_once(self, scene: Scene) -> None:
+        worker = await scene.worker()
+        await scene.store.drain(worker, DrainRequest(by="ann"))
+        scene.clock.advance(1.0)
+
+        assert await scene.store.drain(worker, DrainRequest(by="bob")) is False
+        assert await scene.store.drain(WorkerId("nobody"), DrainRequest()) is None
+        [row] = await scene.store.list_workers()
+        assert row.draining == DrainRequest(by="ann", at=scene.clock() - 1.0)
+
+    @pytest.mark.req("K39")
+    @checked
+    async def test_it_lasts_until_the_worker_is_gone(self, scene: Scene) -> None:
+        worker = await scene.worker()
+        await scene.store.drain(worker, DrainRequest())
+        await scene.worker(leaving=True)
+
+        [row] = await scene.store.list_workers()
+        assert (row.leaving, row.draining is None) == (True, False)
+        await scene.store.deregister(worker)
+        await scene.worker()
+        assert await scene.store.heartbeat(worker) == Beat([])
