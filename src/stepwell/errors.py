@@ -359,6 +359,13 @@ class NotHoldable(Conflict):
     hint = "wait for its end; if its cleanup hangs, end it by force: run.cancel(force=True)"
 
 
+class NotSleeping(Conflict):
+    """The run has no such timer."""
+
+    code = "NOT_SLEEPING"
+    hint = "list its open waits with run.waits(), and give the path of a timer"
+
+
 class NotSkippable(Conflict):
     """Only the step that failed a run can be skipped."""
 

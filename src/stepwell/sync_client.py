@@ -251,6 +251,8 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     hold = _verb(RunHandle[Any].hold)
     release = _verb(RunHandle[Any].release)
     skip = _verb(RunHandle[Any].skip)
+    change_delay = _verb(RunHandle[Any].change_delay)
+    discard = _verb(RunHandle[Any].discard)
     retry = _verb(RunHandle[Any].retry)
     compensate = _verb(RunHandle[Any].compensate)
     delete = _verb(RunHandle[Any].delete)

@@ -22,6 +22,7 @@ from stepwell.domain.events import (
     CompensationStarted,
     Completed,
     Continued,
+    DelayChanged,
     DetailsReported,
     DocumentSaved,
     Event,
@@ -107,6 +108,7 @@ FULL: list[Fact] = [
     CompensationStarted(status="failed", steps=["a#1"], error=PROBLEM, reason="why"),
     CompensationCompleted(failed=["a#1"]),
     TimerSet(seconds=3.0),
+    DelayChanged(seconds=1.0, by="me", reason="why"),
     TimerFired(),
     WaitOpened(
         what="approval",
@@ -195,6 +197,7 @@ def test_names_on_disk_stay() -> None:
         "compensation_started",
         "completed",
         "continued",
+        "delay_changed",
         "details_reported",
         "document_saved",
         "failed",

@@ -363,10 +363,7 @@ class Client(StoreAccess):
         return await self._workflows.list()
 
     async def disable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
-        """Refuse new runs of a workflow from now on (WORKFLOW_DISABLED); its live runs continue.
-
-        False if it was disabled before.
-        """
+        """Refuse new runs of a workflow (WORKFLOW_DISABLED); live ones continue. False if it was disabled."""
         return await self._workflows.switch(workflow, enabled=False, by=by, reason=reason)
 
     async def enable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
@@ -376,18 +373,13 @@ class Client(StoreAccess):
     async def hold(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:
         """Hold a workflow, a queue or this whole workspace until `release`. False if it was held before.
 
-        Its runs begin nothing new: active ones stop at their next step, within a heartbeat; new ones are
-        accepted and wait. A queue is held for the runs and remote steps of this workspace. Runs that were
-        cancelled clean up nevertheless.
+        Active runs stop at their next step, within a heartbeat; new ones are accepted and wait. A queue is
+        held for this workspace only, with its remote steps. Cancelled runs clean up nevertheless.
         """
         return await self._holds.change(kind, name, held=True, by=by, reason=reason)
 
     async def drain(self, worker: str, *, by: str = "", reason: str = "") -> bool:
-        """Ask a worker, by its id, to stop: it takes nothing new, lets its steps end, then leaves.
-
-        It hears of it with its next heartbeat, wherever it runs; its process ends with exit code 0. What it
-        does not finish within its grace time continues elsewhere. False if it was asked before.
-        """
+        """Ask a worker, by its id, to let its steps end and exit with 0. False if it was asked before."""
         return await drain(self, worker, by=by, reason=reason)
 
     async def release(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:

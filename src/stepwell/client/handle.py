@@ -50,6 +50,7 @@ from stepwell.domain.events import (
 from stepwell.domain.fork.prefix import checkpoints
 from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
+from stepwell.domain.messages import DELAY, DelayRequest
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
 from stepwell.domain.search import place_of
@@ -541,6 +542,37 @@ class RunHandle(Generic[R]):
                 )
             case _:
                 pass
+
+    async def change_delay(self, to: Duration, *, path: str = "", by: str = "", reason: str = "") -> None:
+        """Let the timer of a sleeping run fire `to` from now: sooner, later or, with 0, at once.
+
+        `path` selects among several timers. Raises NotSleeping if there is no such timer. One that fires
+        before the run hears of the change has fired.
+        """
+        await self._check()
+        asked = DelayRequest(seconds=seconds(to, name="to"), by=checked_text(by, "by"), reason=clean(reason))
+        timer = operations.open_timer(self.id, await self.waits(), checked_text(path, "path"))
+        message = Message(
+            run_id=self.id,
+            key=f"{DELAY}/{self._client.token()}",
+            kind=DELAY,
+            name=timer,
+            payload=msgspec.json.encode(asked),
+            by=by,
+        )
+        self._delivered(await self._client.deliver(message), "the change")
+
+    async def discard(self, *, by: str = "", reason: str = "") -> None:
+        """Stop a test run and delete it with all runs below it, without cleanup. Refuses other runs."""
+        checked_text(by, "by")
+        if not (await self.info()).test:
+            raise NotRemovable(
+                f"run {self.id} is not a test run",
+                hint="cancel it and wait for its end, then delete it; nothing was changed",
+            )
+        while (live := await _first_live(self._client.store, await self.info())) is not None:
+            await operations.force_end(self._client, live.id, by=by, reason=clean(reason) or "discarded")
+        await self.delete(by=by, reason=reason)
 
     async def skip(self, output: Any = None, *, path: str = "", by: str = "", reason: str = "") -> None:
         """Continue a failed run as if its failed step had returned `output`; its timeout begins anew.

@@ -22,9 +22,18 @@ from stepwell.domain.events import (
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.scope_holds import HoldKind, ScopeHold, checked_scope, read_reason
+from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
 from stepwell.domain.text import checked_text, clean
-from stepwell.errors import NotHoldable, NotSkippable, RunEnded, RunNotFound, WorkerNotFound, excerpt
+from stepwell.errors import (
+    NotHoldable,
+    NotSkippable,
+    NotSleeping,
+    RunEnded,
+    RunNotFound,
+    WorkerNotFound,
+    excerpt,
+)
 from stepwell.store.wakeups import Ended
 
 
@@ -124,3 +133,13 @@ async def drain(client: StoreAccess, worker: str, *, by: str, reason: str) -> bo
         raise WorkerNotFound(f"there is no worker {excerpt(worker)}")
     client.notifier.notify_work()
     return asked or repeated
+
+
+def open_timer(run_id: RunId, waits: Sequence[OpenWait], path: str) -> str:
+    """The path of the timer that is meant: the one that was named, or the only one."""
+    timers = [wait.path for wait in waits if wait.what == "timer"]
+    if path and path not in timers:
+        raise NotSleeping(f"run {run_id} has no timer at {excerpt(path)}", timers=", ".join(timers) or "none")
+    if not path and len(timers) != 1:
+        raise NotSleeping(f"run {run_id} has {len(timers)} timers", timers=", ".join(timers) or "none")
+    return path or timers[0]

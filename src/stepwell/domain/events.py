@@ -274,6 +274,14 @@ class TimerSet(Fact, frozen=True, kw_only=True):
     retry: bool = False  # the delay before another attempt; the run does not count as suspended
 
 
+class DelayChanged(Fact, frozen=True, kw_only=True):
+    """A person changed when the timer at this path fires: that many seconds after this event."""
+
+    seconds: float
+    by: str = ""
+    reason: str = ""
+
+
 class TimerFired(Fact, frozen=True, kw_only=True):
     pass
 
@@ -464,7 +472,7 @@ FACTS: tuple[type[Fact], ...] = (
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
     *(ValueRecorded, DocumentSaved, DetailsReported),
     *(CompensationStarted, CompensationCompleted),
-    *(TimerSet, TimerFired, WaitOpened, WaitReassigned, WaitReminded, WaitEnded, Received),
+    *(TimerSet, DelayChanged, TimerFired, WaitOpened, WaitReassigned, WaitReminded, WaitEnded, Received),
     *(TransitionCompleted, TransitionFailed),
     *(ChildStarted, ChildEnded),
     *(Published, Progress),

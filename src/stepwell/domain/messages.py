@@ -70,6 +70,17 @@ class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     by: str = ""
 
 
+DELAY = "delay"
+
+
+class DelayRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who changed a timer, and why. It fires that many seconds after the message was delivered."""
+
+    seconds: float
+    by: str = ""
+    reason: str = ""
+
+
 HELD = "held"
 
 
@@ -90,6 +101,7 @@ PAYLOADS: dict[str, Any] = {
     "remind": Notice,
     "child": EndNotice,
     "step": EndNotice,
+    DELAY: DelayRequest,
     HELD: float,
 }
 

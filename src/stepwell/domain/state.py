@@ -227,6 +227,8 @@ def apply(state: RunState, event: Event) -> None:
             _apply_step(state, event)
         case ev.TimerSet() | ev.WaitOpened() | ev.ChildStarted():
             _open_wait(state, event)
+        case ev.DelayChanged() if event.path in state.waits:
+            state.waits[event.path].due_at = event.at + fact.seconds
         case ev.TimerFired() | ev.WaitEnded() | ev.ChildEnded():
             _close_wait(state, event)
             if isinstance(fact, ev.ChildEnded):

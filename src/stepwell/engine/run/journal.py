@@ -211,6 +211,8 @@ def absorb(journal: Journal, event: Event) -> None:
         case ev.TimerSet():
             journal.timers[path] = SetTimer(fact, event.at + fact.seconds)
             journal.opened[path] = Opening(event.seq, fact)
+        case ev.DelayChanged() if path in journal.timers:
+            journal.timers[path] = journal.timers[path]._replace(due_at=event.at + fact.seconds)
         case ev.WaitOpened():
             journal.waits[path] = Opened(fact, event.at)
             journal.opened[path] = Opening(event.seq, fact)

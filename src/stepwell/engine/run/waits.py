@@ -17,8 +17,10 @@ from stepwell.domain.cursors import Cursor
 from stepwell.domain.holds import HOLD, read_hold
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import (
+    DELAY,
     HELD,
     Decision,
+    DelayRequest,
     EndNotice,
     Notice,
     cancel_request,
@@ -240,6 +242,24 @@ class Waits:
             self._run.record(ev.CancelRequested(reason=asked.reason, by=asked.by))
         elif row.kind == HOLD:
             self._take_hold(row)
+        elif row.kind == DELAY:
+            self._change_delay(row)
+
+    def _change_delay(self, row: InboxRow) -> None:
+        run, path = self._run, row.name
+        if path not in self._timers:
+            self._received(row, ev.NULL, rejected="that timer is no longer set")
+            return
+        asked = msgspec.json.decode(row.payload, type=DelayRequest)
+        now = run.now()
+        seconds = max(0.0, row.at + asked.seconds - now)
+        run.record(ev.DelayChanged(seconds=seconds, by=asked.by, reason=asked.reason), path)
+        run.writer.forget_due(path)
+        timer = run.journal.timers.get(path)
+        if timer is not None:  # its call may come after this message
+            run.journal.timers[path] = timer._replace(due_at=now + seconds)
+        if path in run.calls.pending:
+            run.timers.dues[path] = now + seconds
 
     def _take_hold(self, row: InboxRow) -> None:
         asked = read_hold(row.payload)
