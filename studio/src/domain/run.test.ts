@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { answer } from "./answer";
 import { fold, placeAt, type RunEvent, runStatusAt, statusAt } from "./run";
-import { timeline } from "./timeline";
+import { joined, timeline } from "./timeline";
 
 /** Runs that the engine made, with what it says of them after every event (tools/recorded_runs.py). */
 interface Recorded {
@@ -134,4 +134,14 @@ test("a lost worker is remembered, and what was done before is history", () => {
   const line = timeline(model, { seq: 6, end: 6000, collapse: false, opened: new Set(), name: "r" });
 
   expect(line.crashes).toMatchObject([{ lost: "a", worker: "b" }]);
+});
+
+test("thousands of siblings are few bars", () => {
+  const bars = Array.from({ length: 10_000 }, (_, index) => ({
+    from: index / 10_000,
+    to: (index + 0.9) / 10_000,
+    kind: index === 5_000 ? ("bad" as const) : ("ok" as const),
+  }));
+
+  expect(joined(bars).map((bar) => bar.kind)).toEqual(["ok", "bad", "ok"]);
 });

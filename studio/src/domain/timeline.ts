@@ -288,7 +288,7 @@ function addFolded(out: TreeRow[], rows: Row[], depth: number, scale: Scale, opt
     name: first.name,
     status: worst(rows.map((row) => statusAt(row, options.seq))),
     row: null,
-    bars: rows.flatMap((row) => barsOf(row, scale, options)),
+    bars: joined(rows.flatMap((row) => barsOf(row, scale, options))),
     tag: `× ${rows.length}`,
     took: done === rows.length ? to - from : null,
     group: id,
@@ -300,6 +300,19 @@ function addFolded(out: TreeRow[], rows: Row[], depth: number, scale: Scale, opt
     const entry = treeRow(row, depth + 1, scale, options);
     out.push({ ...entry, name: `${row.name} ${rows.indexOf(row) + 1}` });
   }
+}
+
+const NARROW = 0.002; // of the width: a gap that nobody sees
+
+/** Bars of many siblings as few: neighbours of one kind are one bar. */
+export function joined(bars: Bar[]): Bar[] {
+  const out: Bar[] = [];
+  for (const bar of [...bars].sort((a, b) => a.from - b.from)) {
+    const last = out.at(-1);
+    if (last && last.kind === bar.kind && bar.from - last.to < NARROW) last.to = Math.max(last.to, bar.to);
+    else out.push({ ...bar });
+  }
+  return out;
 }
 
 function treeRow(row: Row, depth: number, scale: Scale, options: TimelineOptions): TreeRow {
