@@ -23,6 +23,7 @@ from stepwell.authoring.graphs.run.state import (
     CommandKind,
     Failure,
     Marker,
+    MarkerKind,
     NodeRun,
     NodeStatus,
     ScopeRun,
@@ -144,9 +145,10 @@ def test_a_loop_opens_its_iterations_and_gives_their_results() -> None:
     assert first.prefix == "L[0]/"
     _, second = loops.iteration_done(loop, first, NOTHING)
     assert isinstance(second, ScopeRun)
-    stop, _, outcome = loops.iteration_done(loop, second, NOTHING)
+    stop, over, _, outcome = loops.iteration_done(loop, second, NOTHING)
 
     assert stop is STOP
+    assert over == Marker(MarkerKind.LOOP_COMPLETED, "L", (2, 0))
     assert isinstance(outcome, NodeOutcome)
     assert outcome.output == {"results": [None, None], "failed": [], "count": 2, "carry": None}
 
