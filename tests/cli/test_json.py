@@ -114,6 +114,7 @@ REFUSED: dict[str, tuple[int, list[str]]] = {
     "runs trigger": (4, ["FAILED", "go"]),
     "runs compensate": (4, ["FAILED"]),
     "runs skip": (4, ["FAILED"]),
+    "workers drain": (3, ["nobody"]),
     "completion install": (2, ["tcsh"]),
 }
 

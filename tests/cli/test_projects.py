@@ -100,6 +100,10 @@ def test_doctor_sees_versions_that_no_worker_has(tmp_path: Path) -> None:
         done = run("doctor", "--json", folder=tmp_path)
         queues = run("queues", "list", "--json", folder=tmp_path)
         workers = run("workers", "list", folder=tmp_path)
+        name = json.loads(run("workers", "list", "--json", folder=tmp_path).stdout)[0]["name"]
+        drained = run("workers", "drain", name, folder=tmp_path)
+        assert drained.returncode == 0, drained.stderr
+        assert worker.wait(60) == 0
     finally:
         worker.terminate()
         worker.communicate(timeout=60)

@@ -27,7 +27,7 @@ PLACES: dict[str, Place] = {
         "check", "Check that the live runs of a database replay on this code, before you deploy it.", _RUNS
     ),
     "doctor": Place("doctor", "Check Python, the database, its workers and its clock.", _OPERATION),
-    "workers": Place("workers", "List the workers of a database.", _OPERATION, group=True),
+    "workers": Place("workers", "List and drain the workers of a database.", _OPERATION, group=True),
     "queues": Place("workers:queues", "List the queues with their runs and workers.", _OPERATION, group=True),
     "limits": Place("limits", "List, set and drop limits on concurrent runs.", _OPERATION, group=True),
     "holds": Place("holds", "Hold and release workflows, queues and the workspace.", _OPERATION, group=True),

@@ -27,6 +27,7 @@ from stepwell.errors import (
     StoreUnavailable,
     Unauthenticated,
     UnknownWorkflow,
+    WorkerNotFound,
 )
 
 FAILED = 1  # the run failed or timed out; a check found something
@@ -42,7 +43,7 @@ BUG = 70
 INTERRUPTED = 130
 
 _CODES: tuple[tuple[type[StepwellError] | tuple[type[StepwellError], ...], int], ...] = (
-    ((RunNotFound, KeyNotFound, StepNotFound, DocumentNotFound, UnknownWorkflow), NOT_FOUND),
+    ((RunNotFound, KeyNotFound, StepNotFound, DocumentNotFound, UnknownWorkflow, WorkerNotFound), NOT_FOUND),
     ((NotAssigned, Forbidden, Unauthenticated), NOT_AUTHORISED),
     (Conflict, CONFLICT),
     ((StoreUnavailable, OutcomeUnknown, RateLimited, ServerFault), UNREACHABLE),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from stepwell.cli.command import Commands
+from stepwell.cli.options import By, Reason
 from stepwell.cli.output import Column
 from stepwell.cli.session import CliSession
 from stepwell.cli.text import duration_text, time_text
@@ -12,7 +15,7 @@ from stepwell.cli.text import duration_text, time_text
 if TYPE_CHECKING:
     from stepwell.client import Client
 
-commands = Commands("List the workers of a database.")
+commands = Commands("List and drain the workers of a database.")
 
 
 @commands.add("list", "stepwell workers list", "stepwell workers list --json")
@@ -73,6 +76,25 @@ async def queue_rows(session: CliSession, client: Client) -> list[dict[str, Any]
         }
         for name in names
     ]
+
+
+@commands.add("drain", "stepwell workers drain host-1:4711 --reason 'new release'")
+async def drain(
+    session: CliSession,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Id or name, as `workers list` shows it.")],
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Ask a worker to let its steps end and exit."""
+    session.need_database("workers drain")
+    async with session.client(payloads=False) as client:
+        rows = await worker_rows(session, client)
+        ids = [row["id"] for row in rows if worker in (row["id"], row["name"])]
+        changed = await client.drain(ids[0] if ids else worker, by=by or session.user, reason=reason)
+    if session.out.as_json:
+        session.out.json({"worker": worker, "changed": changed})
+    else:
+        session.out.say(f"{worker} {'is draining' if changed else 'was asked before'}")
 
 
 queues = Commands("List the queues with their runs and workers.")
