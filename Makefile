@@ -23,7 +23,7 @@ FIRST_SEED ?= $(shell date +%s)
 # Tests and measurements start many processes; without bytecode each of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers scale clean
+.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers scale clean reference
 
 help:
 	@echo "setup         make .venv with the project and its tools"
@@ -33,6 +33,7 @@ help:
 	@echo "test          tests for a change: all stores, fixed seeds, a third of the kill points"
 	@echo "test-all      tests for a release: fresh seeds, every kill point"
 	@echo "requirements  which requirement is held by which test, and which by none"
+	@echo "reference     write docs/reference from docstrings and the OpenAPI document"
 	@echo "demo          Studio with seeded runs: kill a worker and watch its run go on"
 	@echo "faults        kill, freeze and break things under load; one page of findings"
 	@echo "bench         measure Stepwell and the floor"
@@ -72,6 +73,9 @@ test-all: setup studio
 
 requirements: setup
 	@$(BIN)/python -m tools.requirements
+
+reference: setup
+	@$(BIN)/python -m tools.reference
 
 demo: setup studio
 	@$(BIN)/stepwell demo
