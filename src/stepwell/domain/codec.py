@@ -201,9 +201,12 @@ def codec_for(annotation: Any) -> Codec:
     if annotation is None:
         annotation = type(None)
     try:
-        return _codec(annotation)
+        codec = _codec(annotation)
     except TypeError:  # an annotation that cannot be hashed
-        return _codec.__wrapped__(annotation)
+        codec = _codec.__wrapped__(annotation)
+    if isinstance(annotation, str):
+        codec.schema()  # a text that names no type is refused here, where the author wrote it
+    return codec
 
 
 def encoded_by_type(value: object) -> bytes:

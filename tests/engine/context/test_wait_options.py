@@ -24,6 +24,8 @@ Ask = Callable[[Any], Awaitable[Any]]
         (lambda ctx: ctx.approval(assignees=5), "assignees of ctx.approval is 5"),
         (lambda ctx: ctx.approval(assignees="ana"), "assignees of ctx.approval is 'ana'"),
         (lambda ctx: ctx.approval(assignees=["ana", 5]), "assignee is 5"),
+        (lambda ctx: ctx.approval("text"), "values of type text"),
+        (lambda ctx: ctx.signal("paid", "text"), "values of type text"),
     ],
 )
 async def test_a_wait_that_cannot_be_kept_fails_the_run_and_not_its_log(ask: Ask, words: str) -> None:
@@ -37,7 +39,7 @@ async def test_a_wait_that_cannot_be_kept_fails_the_run_and_not_its_log(ask: Ask
         with pytest.raises(RunFailed, match=re.escape(words)) as caught:
             await engine.outcome(run)
 
-        assert caught.value.cause_code == "INVALID_INPUT"
+        assert caught.value.cause_code in ("INVALID_INPUT", "INVALID_DEFINITION")
         assert (await run.state()).status == "failed"
 
 
