@@ -226,7 +226,7 @@ class _Pass:
             written(Committed(Outcome.WOKEN, run.wakes, self._clock.time()), then)
             return
         if isinstance(then, Park):
-            if not (commit.events or commit.consumed or commit.cross_run):
+            if not (_says_something(commit) or commit.consumed or commit.cross_run):
                 run.parked = (commit, written)
                 self._look_if_stuck()
                 return
@@ -306,6 +306,11 @@ class _Pass:
         raise InvalidRequest(
             "a transactional step needs a database", hint="run the workflow on an Engine, or fake the step"
         )
+
+
+def _says_something(commit: Commit) -> bool:
+    """Whether it has events other than the one that comes with every pause."""
+    return any(event.kind != ev.KIND[ev.Suspended] for event in commit.events)
 
 
 def _in_vain(log: Sequence[LogRow]) -> str:

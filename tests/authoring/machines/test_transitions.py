@@ -144,7 +144,7 @@ async def test_a_claim_reads_the_log_from_the_last_checkpoint_only(engines: Engi
         await run.trigger("finish")
 
         assert await run.result(15) == {"n": 50}
-    assert read == [3], "the first event, the last checkpoint and the open wait"
+    assert read == [4], "the first event, the last checkpoint, the open wait and the pause"
 
 
 @pytest.mark.req("M4", "K4")
