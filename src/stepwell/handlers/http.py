@@ -75,7 +75,7 @@ def _request(step: StepContext, config: dict[str, Any]) -> OutboundRequest:
         headers=headers,
         query=config["query"],
         body=data,
-        timeout=config["timeout"] or 31_536_000.0,
+        timeout=config["timeout"],
         response_bytes_max=config["maxResponseBytes"],
     )
 

@@ -22,6 +22,7 @@ from stepwell.outbound.errors import OutboundRefused
 from stepwell.outbound.request import RESPONSE_BYTES_MAX, TIMEOUT
 
 NAME = "node:http"
+_LATE = 5.0  # the step's own timeout: the client ends the call before
 _ANY_PORT = range(1, 65536)  # which ports are allowed is the worker's to say
 _LITERAL = re.compile(r"https?://[^/?#{}]+[/?]", re.IGNORECASE)
 StatusPattern = Annotated[str, Field(pattern=r"^[1-5](xx|[0-9]{2})$")]
@@ -108,7 +109,7 @@ class HttpWork:
             "body": self._body.render(scope, now),
             "okStatus": self._data.ok_status,
             "maxResponseBytes": self._data.max_response_bytes,
-            "timeout": self.spec.timeout,
+            "timeout": _seconds(self._data),
             "longestDelay": self._longest,
         }
         return (call,), {}
@@ -120,12 +121,17 @@ def _escaped(value: str) -> str:
     return quote(value, safe="")
 
 
+def _seconds(data: HttpData) -> float:
+    """The time of the whole call."""
+    return TIMEOUT if data.timeout_ms is None else data.timeout_ms / 1000
+
+
 def _spec(retry: Retry, data: HttpData) -> StepSpec:
     return StepSpec(
         name=NAME,
         function=unserved,
         retry=retry,
-        timeout=TIMEOUT if data.timeout_ms is None else data.timeout_ms / 1000,
+        timeout=_seconds(data) + _LATE,
         queue=data.queue or "",
         is_async=True,
         wants_context=True,
