@@ -3,13 +3,16 @@
 StepwellError                     code, message and hint; the text is the same in Python, CLI and logs
 ├─ InvalidRequest                 fix the call and try again; nothing was written
 │   ├─ InvalidInput               a value does not fit its type
-│   │   └─ NotSerialisable        a value does not survive being written as JSON and read back
+│   │   ├─ NotSerialisable        a value does not survive being written as JSON and read back
+│   │   └─ BadCron · BadTimeZone · RecordInvalid
 │   ├─ PayloadTooLarge
 │   ├─ InvalidDefinition          a workflow or step is declared incorrectly
 │   ├─ BadExpression              an expression or template cannot be parsed; names the column
 │   ├─ NoWayOut                   no transition of a machine can leave its place
 │   ├─ UnknownWorkflow
 │   ├─ RunNotFound
+│   ├─ TriggerNotFound            no schedule or trigger of that name
+│   ├─ CollectionNotFound · RecordNotFound
 │   ├─ StepNotFound
 │   ├─ DocumentNotFound
 │   ├─ InvalidFile                not an exported run, or from a newer version
@@ -24,6 +27,8 @@ StepwellError                     code, message and hint; the text is the same i
 │   └─ NotDurable                 workflow code awaits something that a replay cannot repeat
 ├─ Conflict                       the state of the run does not allow this
 │   ├─ KeyConflict                same idempotency key, different input
+│   ├─ TriggerExists              a schedule or trigger of that name exists
+│   ├─ RecordExists · RecordChanged · RecordLimit · CollectionChanged    of records
 │   ├─ RunEnded                   a signal or decision for a run that has ended
 │   ├─ AlreadyDecided             the wait is closed, or was answered before
 │   ├─ WrongPlace                 a trigger that does not fit the place of the machine
@@ -64,10 +69,6 @@ StepwellError                     code, message and hint; the text is the same i
 Permanent, RetryAfter             raised by authors in a step: never retry · retry after a delay
 
 DirectStepCall (UserWarning)      a step was called without ctx.step; an error with Settings.direct_calls
-
-Unwind (BaseException)            control flow of the engine; `except Exception` cannot swallow it
-├─ CodeLeft · OwnershipLost · Continue · TransitionStopped
-└─ RunCancelling                  also an asyncio.CancelledError: workflow code may clean up after it
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class StepwellError(Exception):
         if hint:
             self.hint = hint
         self.context = context
-        super().__init__(self.message)
+        Exception.__init__(self, self.message)  # not super(): a RetryAfter beside us takes seconds
 
     def __str__(self) -> str:
         lines = [f"{self.message} [{self.code}]"]
@@ -199,11 +200,56 @@ class KeyNotFound(InvalidRequest):
     hint = "see the ids: `stepwell keys list`"
 
 
+class SecretsKeyMissing(InvalidRequest):
+    """Secrets are sealed with a key outside the database, and this process was not given one."""
+
+    code = "SECRETS_KEY_MISSING"
+    hint = (
+        "create one with `openssl rand -base64 32`, and give it to every worker and server as "
+        "STEPWELL_SECRETS_KEY, or in a file that STEPWELL_SECRETS_KEY_FILE names"
+    )
+
+
+class SecretUnreadable(InvalidRequest):
+    """A step or node names a secret that does not exist, or that this process cannot open."""
+
+    code = "SECRET_UNREADABLE"
+    hint = "set the secret, or give this process the key that sealed it"
+
+
+class SecretCorrupt(SecretUnreadable):
+    """What is stored of a secret does not open with its key: it was changed, or the key has another value."""
+
+    code = "SECRET_CORRUPT"
+    hint = "give this process the key that sealed it, or set the secret again"
+
+
+class Unsigned(InvalidRequest):
+    """The request does not prove that it comes from the sender of this webhook."""
+
+    code = "SIGNATURE"
+    hint = "sign the raw bytes of the body with the secret of this webhook"
+
+
+class Outdated(Unsigned):
+    """The time at which the request was signed is missing, or too far from now."""
+
+    code = "TIMESTAMP"
+    hint = "send the current time in seconds; it may differ from the server's by the tolerance"
+
+
 class WorkerNotFound(InvalidRequest):
     """No worker with that id is running."""
 
     code = "WORKER_NOT_FOUND"
     hint = "list them with `client.workers()`; one that has stopped is gone from there"
+
+
+class NotDrawn(InvalidRequest):
+    """Only graphs and machines are drawn: a function has no shape before it runs."""
+
+    code = "NOT_DRAWN"
+    hint = "look at the trace of one of its runs instead"
 
 
 class StepNotFound(InvalidRequest):
@@ -232,6 +278,55 @@ class SearchRefused(InvalidRequest):
 
     code = "SEARCH_REFUSED"
     hint = "find the runs by status, workflow, tag, key or time instead"
+
+
+class BadCron(InvalidInput):
+    """The cron fields of a schedule are wrong, or never due."""
+
+    code = "CRON"
+    hint = "write minute, hour, day of the month, month, day of the week: 0 2 * * 1-5"
+
+
+class BadTimeZone(InvalidInput):
+    """There is no time zone of that name."""
+
+    code = "TIMEZONE"
+    hint = "use a name from the IANA database, such as Europe/Berlin"
+
+
+class TriggerNotFound(InvalidRequest):
+    """There is no schedule or trigger of that name in this workspace."""
+
+    code = "TRIGGER_NOT_FOUND"
+    hint = "see the names: `stepwell schedules list`"
+
+
+class RecursionLimit(InvalidRequest):
+    """Runs lead to one another again and again, by events or by calls over HTTP."""
+
+    code = "RECURSION_LIMIT"
+    hint = "a workflow starts itself: stop emitting the event, or calling the server, that starts it"
+
+
+class CollectionNotFound(InvalidRequest):
+    """There is no collection of that name in this workspace."""
+
+    code = "COLLECTION_NOT_FOUND"
+    hint = "see the names: `stepwell records list`; define it: `stepwell records define`"
+
+
+class RecordNotFound(InvalidRequest):
+    """The collection has no such record."""
+
+    code = "RECORD_NOT_FOUND"
+    hint = "find it by an indexed field; it may have been deleted"
+
+
+class RecordInvalid(InvalidInput):
+    """The record does not fit its collection."""
+
+    code = "RECORD_INVALID"
+    hint = "send data that fits the collection's schema; nothing was written"
 
 
 class SettingsInvalid(InvalidRequest):
@@ -307,6 +402,41 @@ class KeyConflict(Conflict):
     hint = "use a new key for a new request, or the same input to get the same run"
 
 
+class TriggerExists(Conflict):
+    """A schedule or trigger of that name exists."""
+
+    code = "TRIGGER_EXISTS"
+    hint = "choose another name, or update the one that exists"
+
+
+class RecordExists(Conflict):
+    """The collection has a record of that id or key."""
+
+    code = "RECORD_EXISTS"
+    hint = "update the record that exists, or choose another id or key"
+
+
+class RecordChanged(Conflict):
+    """The record has another version than expected: somebody changed it."""
+
+    code = "RECORD_CHANGED"
+    hint = "read the record again, decide again, and update it with its version"
+
+
+class RecordLimit(Conflict):
+    """The workspace or collection has as many collections or records as it may have."""
+
+    code = "RECORD_LIMIT"
+    hint = "delete what is no longer needed"
+
+
+class CollectionChanged(Conflict):
+    """The collection is not as expected: somebody changed it, or it has records."""
+
+    code = "COLLECTION_CHANGED"
+    hint = "read the collection again, and send its version"
+
+
 class WorkflowDisabled(Conflict):
     """The workflow is disabled and accepts no new runs."""
 
@@ -364,6 +494,13 @@ class NotSleeping(Conflict):
 
     code = "NOT_SLEEPING"
     hint = "list its open waits with run.waits(), and give the path of a timer"
+
+
+class NotSettable(Conflict):
+    """Only a graph run that waits, or is held, takes another value of one of its variables."""
+
+    code = "NOT_SETTABLE"
+    hint = "wait until it is suspended, or hold it first: run.hold()"
 
 
 class NotSkippable(Conflict):
@@ -661,38 +798,3 @@ class OutcomeUnknown(StoreError):
 
     code = "OUTCOME_UNKNOWN"
     hint = "repeat the call with the same key: a write that happened is not repeated"
-
-
-# Control flow of the engine; `except Exception` cannot swallow it
-
-
-class Unwind(BaseException):
-    """Leaves workflow code without being one of its errors."""
-
-
-class CodeLeft(Unwind):
-    """The run is parked or begins anew: its code is dropped, and replayed when something happens."""
-
-
-class OwnershipLost(Unwind):
-    """Another worker owns the run now; nothing done here counts."""
-
-
-class RunCancelling(Unwind):
-    """The run is being cancelled: clean up in `except CancelledError` or `finally`, then let it pass."""
-
-
-class TransitionStopped(Unwind):
-    """A transition failed for good and names no place to go to; `problem` is its record."""
-
-    def __init__(self, problem: object) -> None:
-        super().__init__()
-        self.problem = problem
-
-
-class Continue(Unwind):
-    """The run continues as a new generation with an empty log."""
-
-    def __init__(self, input: bytes) -> None:
-        super().__init__()
-        self.input = input

@@ -6,7 +6,7 @@ a workflow or a payload.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
@@ -29,6 +29,17 @@ class Histogram:
         self.count += 1
         self.sum += value
 
+    def add_all(self, values: Sequence[float]) -> None:
+        """Sorted, thousands cost one search for each bound."""
+        ordered, before = sorted(values), 0
+        for place, bound in enumerate(self.bounds):
+            upto = bisect_right(ordered, bound)
+            self._counts[place] += upto - before
+            before = upto
+        self._counts[-1] += len(ordered) - before
+        self.count += len(ordered)
+        self.sum += sum(ordered)
+
     def cumulative(self) -> Iterator[tuple[float, int]]:
         """Return each bound with the number of values up to it."""
         total = 0
@@ -46,7 +57,8 @@ class WorkerMeasures:
         self.leases_lost = 0
         self.batches = Histogram(SIZES)  # commits in one
         self.batch_seconds = Histogram()
-        self.step_seconds = {"completed": Histogram(), "failed": Histogram()}  # attempts
+        self._step_seconds = {"completed": Histogram(), "failed": Histogram()}
+        self.completed: list[float] = []  # seconds of attempts that are not in the histogram yet
         self.run_seconds: dict[str, Histogram] = {}  # by status, from the first claim to the end
 
     def run_ended(self, status: str, seconds: float) -> None:
@@ -54,5 +66,17 @@ class WorkerMeasures:
             self.run_seconds[status] = Histogram()
         self.run_seconds[status].add(seconds)
 
-    def step_ended(self, seconds: float, *, failed: bool) -> None:
-        self.step_seconds["failed" if failed else "completed"].add(seconds)
+    @property
+    def step_seconds(self) -> dict[str, Histogram]:
+        """Of attempts, by how they ended."""
+        self.settle()
+        return self._step_seconds
+
+    def step_failed(self, seconds: float) -> None:
+        self._step_seconds["failed"].add(seconds)
+
+    def settle(self) -> None:
+        """Count the completed attempts since the last time: a step only notes its seconds."""
+        seconds, self.completed = self.completed, []
+        if seconds:
+            self._step_seconds["completed"].add_all(seconds)

@@ -32,7 +32,9 @@ def check_decider(wait: OpenWait, by: str, roles: Collection[str], starter: str)
     if wait.assignees and not names.intersection(wait.assignees):
         raise NotAssigned(
             f"{by or 'an anonymous caller'} may not decide {wait.path}",
-            hint="it is assigned to " + ", ".join(wait.assignees) + "; pass by= and roles=",
+            hint="it is assigned to "
+            + ", ".join(wait.assignees)
+            + "; decide as one of them, or with their role",
             question=question,
         )
     if (wait.bar_starter or wait.required > 1) and not by:

@@ -16,7 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
+from stepwell.domain.manual_trigger import form_of
+from stepwell.domain.notifications import PendingNotification
 from stepwell.domain.status import Status
+from stepwell.domain.usage import Mark, Usage
 
 NEVER = float("inf")  # due_at of a ticket that only a message can wake
 DEFAULT_WORKSPACE = "default"
@@ -218,7 +221,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     words: Sequence[str] = ()  # of the error: the run is found by them
 
 
-class Commit(msgspec.Struct, kw_only=True):
+class Commit(msgspec.Struct, kw_only=True, gc=False):
     """What an owner writes in one transaction. Before it nothing happened; after it everything did."""
 
     run_id: RunId
@@ -235,11 +238,30 @@ class Commit(msgspec.Struct, kw_only=True):
     deliveries: Sequence[Message] = ()
     tickets_opened: Sequence[NewTicket] = ()
     tickets_closed: Sequence[str] = ()
+    used: Sequence[Usage] = ()  # by steps: the run's row counts it
+    marks: Sequence[Mark] = ()  # how far the run is: its row shows the last
+    notifications: Sequence[PendingNotification] = ()  # to people, about what it writes
+    events_only: bool = False  # sure to have no `then`, nor what follows it: most need no closer look
 
     @property
     def cross_run(self) -> bool:
         """Whether it touches more than its own run's rows and so must lock all their tickets first."""
-        return bool(self.starts or self.deliveries or self.tickets_opened or self.tickets_closed)
+        return bool(cross_run([self]))
+
+
+def cross_run(batch: Sequence[Commit]) -> list[Commit]:
+    """The commits that touch more than their own runs' rows; in one call, because most never do."""
+    return [
+        c
+        for c in batch
+        if not c.events_only
+        and (c.starts or c.deliveries or c.tickets_opened or c.tickets_closed or c.notifications)
+    ]
+
+
+def counting(batch: Sequence[Commit]) -> list[Commit]:
+    """The commits that change what the rows of their runs show beside their status."""
+    return [c for c in batch if not c.events_only and (c.used or c.marks)]
 
 
 class Outcome(StrEnum):
@@ -366,6 +388,7 @@ class PublishedEvent(NamedTuple):
     at: float
     workspace: str = DEFAULT_WORKSPACE
     by: str = ""  # who emitted it
+    hops: int = 0  # how many runs led to one another by events and calls before it
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -387,6 +410,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     created_at: float = 0.0  # 0: before it was recorded
     created_by: str = ""
+
+    @property
+    def form(self) -> bytes | None:
+        """The JSON Schema of the form with which a person starts it, which only a graph may have."""
+        return form_of(self.body) if self.kind == "graph" else None
 
     @property
     def content(self) -> Definition:
@@ -430,6 +458,12 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0  # within its workflow, from 1; 0: started before numbers were given
     started_by: str = ""
     held: bool = False  # an operator stopped it, whatever its status is
+    done: float | None = None  # of `total`, as its loop or its code last said; None: nothing did
+    total: float | None = None  # None: not known
+    input_tokens: int = 0  # that its steps used
+    output_tokens: int = 0
+    cost: float = 0.0
+    owner: str = ""  # the worker that has it now
 
 
 class TicketRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.events import DocumentSaved, Event
+from stepwell.domain.usage import Usage
 
 DETAILS = "#details"  # a step's own details travel among its documents; no document can have this name
+USAGE = "#usage"  # and so does what it used
 DETAILS_BYTES_MAX = 4096
 DIRECT = "save:"  # in the path of a document that the workflow's own code saved, not one of its steps
 
@@ -45,6 +48,10 @@ def shown_details(values: dict[str, Any]) -> DocumentSaved:
         names = [name[:100] for name in list(values)[:20]]
         data = encoded_by_type({"truncated": True, "bytes": len(data), "names": names})
     return DocumentSaved(name=DETAILS, type="", value=Raw(data))
+
+
+def shown_usage(usage: Usage) -> DocumentSaved:
+    return DocumentSaved(name=USAGE, type="", value=Raw(msgspec.json.encode(usage)))
 
 
 def document_id(name: str, version: int) -> str:

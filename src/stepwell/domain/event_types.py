@@ -102,6 +102,11 @@ def is_part_of_node(path: str) -> bool:
     return "@" in path and _PART_OF_NODE.search(path) is not None
 
 
+def node_of(path: str) -> str:
+    """The path of the node that a part belongs to."""
+    return _PART_OF_NODE.sub("", path)
+
+
 def types_of(kind: str) -> tuple[str, ...]:
     """Every type that events of this kind may have."""
     return TYPES.get(kind, (kind,))

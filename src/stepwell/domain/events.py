@@ -74,6 +74,7 @@ class Accepted(Fact, frozen=True, kw_only=True):
     trigger: str = "api"  # what started it; older logs do not say so, but the row of the run does
     by: str = ""  # who started it
     reason: str = ""  # why, for a rerun or a fork
+    hops: int = 0  # how many runs led to this one by events, or by calls over HTTP
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
@@ -120,6 +121,16 @@ class Held(Fact, frozen=True, kw_only=True):
 class Released(Fact, frozen=True, kw_only=True):
     """The run may continue."""
 
+    by: str = ""
+    reason: str = ""
+
+
+class VariableSet(Fact, frozen=True, kw_only=True):
+    """A person gave a variable of a graph run another value: what is decided from here on sees it."""
+
+    name: str
+    value: Raw = NULL
+    key: str = ""  # of its message: a repeat is recognised by it
     by: str = ""
     reason: str = ""
 
@@ -193,6 +204,7 @@ class StepScheduled(Fact, frozen=True, kw_only=True):
     args: Raw = NULL
     timeout: float | None = None
     digest: str = ""
+    root: str = ""  # of a child run: its root, whose trace the step belongs to
 
 
 class StepStarted(Fact, frozen=True, kw_only=True):
@@ -246,6 +258,14 @@ class DetailsReported(Fact, frozen=True, kw_only=True):
     """What a step wants to show of itself; written with its result or its failure."""
 
     details: Raw = NULL
+
+
+class UsageReported(Fact, frozen=True, kw_only=True):
+    """What an attempt of a step used; written with its result or its failure, and counted on the run."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
 
 # Compensation
@@ -341,6 +361,7 @@ class Received(Fact, frozen=True, kw_only=True):
     by: str = ""  # who sent or decided it
     at: float = 0.0  # for a broadcast event: its time, which orders the events of its name
     reason: str = ""  # why, for a decision
+    id: str = ""  # for a decision: what its caller sends again with a repeat
 
 
 # Machines
@@ -467,10 +488,10 @@ ENDINGS = (Completed, Failed, Cancelled, TimedOut)
 
 FACTS: tuple[type[Fact], ...] = (
     *(Accepted, Claimed, LeaseLost, Held, Released, Retried, Continued, CancelRequested),
-    *(Suspended, Resumed),
+    *(Suspended, Resumed, VariableSet),
     *ENDINGS,
     *(StepScheduled, StepStarted, StepCompleted, StepFailed),
-    *(ValueRecorded, DocumentSaved, DetailsReported),
+    *(ValueRecorded, DocumentSaved, DetailsReported, UsageReported),
     *(CompensationStarted, CompensationCompleted),
     *(TimerSet, DelayChanged, TimerFired, WaitOpened, WaitReassigned, WaitReminded, WaitEnded, Received),
     *(TransitionCompleted, TransitionFailed),
@@ -487,7 +508,7 @@ def _snake(name: str) -> str:
 
 KIND: dict[type[Fact], str] = {fact: _snake(fact.__name__) for fact in FACTS}
 _DECODERS = {kind: msgspec.json.Decoder(fact) for fact, kind in KIND.items()}
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 # Replay begins at the last one of these.
 BASES = frozenset({KIND[Continued], KIND[TransitionCompleted]})
@@ -518,21 +539,21 @@ class Event(NamedTuple):
 
 def written(fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
     """The fact as a store keeps it."""
-    return NewEvent(KIND[type(fact)], path, attempt, _encode(fact))
+    return NewEvent(KIND[type(fact)], path, attempt, encode(fact))
 
 
-def starting(event: NewEvent, path: str, *, first: bool) -> NewEvent:
+def starting(event: NewEvent, path: str, first: bool) -> NewEvent:
     """The same event with one more node in `starts`.
 
     Its payload is extended, not encoded again: there is one such path for every node of a graph.
     """
     payload = event.payload
     if not first:
-        payload = payload[:-2] + b"," + _encode(path) + b"]}"
-    elif len(payload) == len(b"{}"):
-        payload = b'{"starts":[' + _encode(path) + b"]}"
+        payload = payload[:-2] + b"," + encode(path) + b"]}"
+    elif payload == b"{}":
+        payload = b'{"starts":[' + encode(path) + b"]}"
     else:
-        payload = payload[:-1] + b',"starts":[' + _encode(path) + b"]}"
+        payload = payload[:-1] + b',"starts":[' + encode(path) + b"]}"
     return NewEvent(event.kind, event.path, event.attempt, payload)
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stepwell.domain.commit import NEVER, Commit, Finish, LogRow, Outcome, Park
+from stepwell.domain.commit import NEVER, Commit, LogRow, Outcome, Park
 from stepwell.domain.events import KIND, Claimed
+
+_OK = Outcome.OK  # asked for every commit; a look into an enum takes twice as long
 
 
 def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:
@@ -17,9 +19,9 @@ def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> 
     """
     if lease is None or lease != commit.lease or head != commit.head:
         return Outcome.LOST
-    if isinstance(commit.then, Park | Finish) and wakes != commit.then.seen:
+    if commit.then is not None and wakes != commit.then.seen:
         return Outcome.WOKEN
-    return Outcome.OK
+    return _OK
 
 
 def due_after(park: Park, at: float) -> float:

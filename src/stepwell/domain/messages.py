@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +53,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str = ""
     choice: str = ""  # if there are several choices: the chosen one
     reason: str = ""
+    id: str = ""  # the caller's own: a repeat with it counts once
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,6 +82,18 @@ class DelayRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     reason: str = ""
 
 
+VARIABLE = "variable"
+
+
+class VariableRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who sets a variable of a graph run to which value, and why."""
+
+    name: str
+    value: Raw = NULL
+    by: str = ""
+    reason: str = ""
+
+
 HELD = "held"
 
 
@@ -102,13 +115,22 @@ PAYLOADS: dict[str, Any] = {
     "child": EndNotice,
     "step": EndNotice,
     DELAY: DelayRequest,
+    VARIABLE: VariableRequest,
     HELD: float,
 }
 
 
-def step_failed(error: BaseException, problem: Problem, attempt: int, *, final: bool = False) -> EndNotice:
+def step_failed(
+    error: BaseException,
+    problem: Problem,
+    attempt: int,
+    *,
+    final: bool = False,
+    documents: Sequence[DocumentSaved] = (),
+) -> EndNotice:
     """An attempt failed with this error; `final`: another attempt would fail in the same way."""
     return EndNotice(
+        documents=list(documents),
         status="failed",
         error=problem,
         attempt=attempt,

@@ -11,6 +11,7 @@ from msgspec import Raw
 from stepwell.domain.codec import digest, limited
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import NULL, Accepted
+from stepwell.domain.hops import hops_here
 from stepwell.domain.ids import NEEDS_GRAPH, RunId, needs_workflow
 from stepwell.domain.lanes import lane_of
 from stepwell.domain.limits import Concurrency
@@ -139,6 +140,7 @@ def new_run_of(
         workspace=workspace,
         trigger=trigger,
         by=by,
+        hops=hops_here.get(),
     )
     return NewRun(
         id=run_id,

@@ -10,17 +10,19 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 
 from msgspec import Raw
 
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import Definition
-from stepwell.domain.documents import DETAILS, shown_details
+from stepwell.domain.documents import DETAILS, USAGE, shown_details, shown_usage
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Accepted, DocumentSaved, NodeFact
 from stepwell.domain.ids import RunId, needs_workflow
 from stepwell.domain.steps import StepSpec, checked_name
+from stepwell.domain.usage import NOTHING_USED, checked_usage
 from stepwell.errors import InvalidDefinition, excerpt
 
 P = ParamSpec("P")
@@ -107,21 +109,43 @@ def former_needs(program: Program) -> list[str]:
     return [needs_workflow(program.definition.name, version) for version in versions]
 
 
+_NO_SECRETS: Mapping[str, str] = MappingProxyType({})
+
+
 class StepContext:
     """What a step can know about its own execution: annotate the first parameter with it to get one."""
 
     __stepwell__ = "step_context"
-    __slots__ = ("_details", "attempt", "key", "lease", "path", "run_id", "saved")
+    __slots__ = (
+        *("_details", "_used", "attempt", "key", "lease", "path", "run_id", "saved", "secrets"),
+        "tell",
+    )
 
-    def __init__(self, *, run_id: str, path: str, attempt: int, lease: str) -> None:
+    def __init__(
+        self, *, run_id: str, path: str, attempt: int, lease: str, secrets: Mapping[str, str] = _NO_SECRETS
+    ) -> None:
         self.run_id = run_id
         self.path = path
         self.attempt = attempt
         self.lease = lease
         self.key = f"{run_id}/{path}"
         """The same for every attempt of this step: pass it to the service you call."""
+        self.secrets = secrets
+        """Values of the secrets that the step names: `@step(secrets=["stripe"])`."""
         self.saved: list[DocumentSaved] = []
         self._details: dict[str, Any] = {}
+        self._used = NOTHING_USED
+        self.tell: Callable[[str, bytes], None] | None = None  # the run; set by its worker
+
+    def publish(self, topic: str, data: Any = None) -> None:
+        """News for clients that follow the run, at once: `ctx.publish("rows", 300)`.
+
+        Each is an event of the run's log, so publish a few in a second at most. A step on another queue or
+        in a process of its own tells nobody.
+        """
+        news = encoded_by_type(data)
+        if self.tell is not None:
+            self.tell(checked_name(topic), news)
 
     def save(self, name: str, value: Any) -> None:
         """Save a document: a new version of that name, visible when this attempt has completed."""
@@ -135,6 +159,16 @@ class StepContext:
         self._details.update(values)
         self.saved[:] = [one for one in self.saved if one.name != DETAILS]
         self.saved.append(shown_details(self._details))
+
+    def usage(self, *, input_tokens: int = 0, output_tokens: int = 0, cost: float = 0.0) -> None:
+        """Count what a model used: `ctx.usage(input_tokens=512, output_tokens=80, cost=0.004)`.
+
+        Several calls add up. The trace shows it, and the run's row counts it, whether the attempt succeeds
+        or fails.
+        """
+        self._used = self._used.plus(checked_usage(input_tokens, output_tokens, cost))
+        self.saved[:] = [one for one in self.saved if one.name != USAGE]
+        self.saved.append(shown_usage(self._used))
 
 
 class ChildHandle(Protocol[R_co]):
@@ -212,6 +246,21 @@ class Context(Protocol):
         """The next broadcast event of that name (and key) that this run has not taken.
 
         Events come in the order in which they were emitted, each once, beginning with the run's start."""
+        ...
+
+    def webhook(self, name: str = "webhook", *, secret: str = "", scheme: str = "") -> str:
+        """The path of an address that nobody can guess, for one delivery to this run: see `delivery`.
+
+        With `secret`, the name of a secret, its sender must sign (`scheme="standard"`) or send it ("bearer",
+        "basic")."""
+        ...
+
+    @overload
+    async def delivery(self, path: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
+    @overload
+    async def delivery(self, path: str, *, timeout: Duration | None = None) -> Any: ...
+    async def delivery(self, path: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
+        """What another service sent to the address of this run, even if it came earlier."""
         ...
 
     async def approval(
@@ -351,6 +400,7 @@ class PathCalls(Protocol):
     def looked_up(self, result: Any) -> Startable[Any, Any] | None: ...
     def withdraw(self, call: Any) -> None: ...
     def forgo(self, place: str) -> None: ...
+    def on_variable(self, take: Callable[[str, Raw], None] | None) -> None: ...
     def started(self, place: str) -> None: ...
     def note(self, fact: NodeFact, place: str) -> None: ...
     def time(self, place: str) -> float: ...
@@ -397,6 +447,12 @@ class SyncContext(Protocol):
     @overload
     def event(self, name: str, *, key: str = "", timeout: Duration | None = None) -> Any: ...
     def event(self, name: str, type: Any = Any, *, key: str = "", timeout: Duration | None = None) -> Any: ...
+    def webhook(self, name: str = "webhook", *, secret: str = "", scheme: str = "") -> str: ...
+    @overload
+    def delivery(self, path: str, type: type[T], *, timeout: Duration | None = None) -> T: ...
+    @overload
+    def delivery(self, path: str, *, timeout: Duration | None = None) -> Any: ...
+    def delivery(self, path: str, type: Any = Any, *, timeout: Duration | None = None) -> Any: ...
     def approval(
         self,
         form: type[T],

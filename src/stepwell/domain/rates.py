@@ -35,6 +35,15 @@ class Window(NamedTuple):
         return WindowKey(self.name, self.seconds)
 
 
+class StoredRate(NamedTuple):
+    """A start rate that was set while engines run. `limit` None: no rate, whatever engines were given."""
+
+    per: str  # workflow or user
+    seconds: float
+    limit: int | None
+    by: str = ""
+
+
 class RatedStart(NamedTuple):
     """Start all of these runs if the windows have room for the new ones, otherwise none."""
 

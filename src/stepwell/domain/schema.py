@@ -10,24 +10,28 @@ _MESSAGE_MAX = 300  # characters; the validator quotes the value, however large 
 
 
 class Schema:
-    def __init__(self, schema: dict[str, Any] | bool | str) -> None:
-        """`schema` as text is its JSON."""
+    def __init__(self, schema: dict[str, Any] | bool | str, *, linear: bool = False) -> None:
+        """`schema` as text is its JSON. `linear`: refuse patterns that could take very long."""
         import jsonschema_rs  # imported only when something is checked
 
-        self._validator = jsonschema_rs.validator_for(schema, retriever=_refuse_remote_refs)
+        patterns = jsonschema_rs.RegexOptions() if linear else None
+        self._validator = jsonschema_rs.validator_for(
+            schema, retriever=_refuse_remote_refs, pattern_options=patterns
+        )
 
     def check(self, value: Any, **where: str) -> None:
         """Raise InvalidInput, which names the field and `where`, if the value does not fit."""
         problem = next(iter(self._validator.iter_errors(value)), None)
         if problem is not None:
-            field = ".".join(str(part) for part in problem.instance_path) or "(the value itself)"
-            raise InvalidInput(f"{_shortened(problem.message)} at {field}", field=field, **where)
+            field = ".".join(str(part) for part in problem.instance_path)
+            said = _shortened(problem.message) + (f" at {field}" if field else "")
+            raise InvalidInput(said, field=field or "(the value itself)", **where)
 
 
-def schema_fault(schema: Any) -> str:
+def schema_fault(schema: Any, *, linear: bool = False) -> str:
     """Why this is not a JSON Schema; '' if it is one."""
     try:
-        Schema(schema)
+        Schema(schema, linear=linear)
     except (ValueError, TypeError) as error:
         return _shortened(str(getattr(error, "message", error)))
     return ""

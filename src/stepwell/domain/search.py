@@ -49,6 +49,42 @@ class RunCount(NamedTuple):
     runs: int
 
 
+class BucketCount(NamedTuple):
+    """How many runs that were created in one bucket of time have this status."""
+
+    bucket: int  # from 0
+    status: Status
+    runs: int
+
+
+class BucketFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to count by the time of their creation, in `buckets` parts of `width` seconds."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    workflow: str = ""
+    version: str = ""
+    queue: str = ""
+    since: float
+    width: float
+    buckets: int
+
+    @property
+    def until(self) -> float:
+        return self.since + self.width * self.buckets
+
+    def bucket(self, created_at: float) -> int:
+        # The last moment may be rounded up into a bucket that there is not.
+        return min(int((created_at - self.since) / self.width), self.buckets - 1)
+
+    def takes(self, workflow: str, version: str, queue: str, created_at: float) -> bool:
+        return (
+            self.workflow in ("", workflow)
+            and self.version in ("", version)
+            and self.queue in ("", queue)
+            and self.since <= created_at < self.until
+        )
+
+
 class WaitRow(NamedTuple):
     """An open wait that somebody can answer.
 
@@ -127,6 +163,27 @@ def shown_counts(stored: Iterable[Group], owned: Iterable[Group]) -> list[RunCou
         for (workflow, version, queue, status), n in sorted(counts.items())
         if n > 0
     ]
+
+
+OwnedRun = tuple[str, str, str, str, float]  # workflow, version, queue, stored status; when it was created
+
+
+def shown_buckets(
+    stored: Iterable[tuple[int, str, int]], owned: Iterable[OwnedRun], filter: BucketFilter
+) -> list[BucketCount]:
+    """Counts by bucket and the status that people see. Sorted, without zeros."""
+    counts: dict[tuple[int, str], int] = {}
+
+    def add(bucket: int, status: str, n: int) -> None:
+        counts[bucket, status] = counts.get((bucket, status), 0) + n
+
+    for bucket, status, n in stored:
+        add(min(max(bucket, 0), filter.buckets - 1), status, n)
+    for workflow, version, queue, status, created_at in owned:
+        if filter.takes(workflow, version, queue, created_at):
+            add(filter.bucket(created_at), status, -1)
+            add(filter.bucket(created_at), Status.RUNNING.value, 1)
+    return [BucketCount(bucket, Status(status), n) for (bucket, status), n in sorted(counts.items()) if n > 0]
 
 
 # Terms

@@ -15,6 +15,7 @@ from stepwell.domain.commit import RunRow
 from stepwell.domain.events import Event, Problem
 from stepwell.domain.messages import decide_key
 from stepwell.domain.status import Status
+from stepwell.domain.usage import NOTHING_USED, Usage
 
 
 @dataclass(slots=True)
@@ -132,6 +133,7 @@ class RunState:
     forced: bool = False  # ended by force, without cleanup
     held: HeldState | None = None  # as its log says; it may be held before its owner has written that
     retried_by: str = ""  # the last time
+    usage: Usage = NOTHING_USED  # by its steps, in all generations
     steps_done: int = 0  # steps, transitions and nodes that reached their end, in all generations
     active_seconds: float = 0.0  # until the last event, without the time that it was suspended
     suspended_at: float | None = None  # when it last began to wait
@@ -152,6 +154,11 @@ class RunOverview:
     active: float  # without the time that it was suspended
     steps: int  # steps of a function, transitions of a machine, nodes of a graph
     suspended_at: float | None
+    done: float | None = None  # of `total`, as its loop or its code last said
+    total: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
 
 def overview_of(row: RunRow, state: RunState, now: float) -> RunOverview:
@@ -167,6 +174,11 @@ def overview_of(row: RunRow, state: RunState, now: float) -> RunOverview:
         active=state.active_seconds + (max(0.0, now - state.last_at) if works else 0.0),
         steps=state.steps_done,
         suspended_at=state.suspended_at,
+        done=row.done,
+        total=row.total,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cost=row.cost,
     )
 
 
@@ -197,6 +209,10 @@ def _count(state: RunState, event: Event) -> None:
         state.owned_since = since
     elif isinstance(fact, ev.StepCompleted | ev.StepFailed | ev.TransitionCompleted | ev.NodeCompleted):
         state.steps_done += not isinstance(fact, ev.StepFailed) or fact.retry_in is None
+    elif isinstance(fact, ev.UsageReported):
+        state.usage = state.usage.plus(
+            Usage(input_tokens=fact.input_tokens, output_tokens=fact.output_tokens, cost=fact.cost)
+        )
     elif isinstance(fact, ev.ENDINGS) and state.owned_since:
         state.active_seconds += max(0.0, event.at - state.owned_since)
         state.owned_since = 0.0

@@ -37,7 +37,31 @@ class StepSpec:
     wants_context: bool = False  # its first parameter is a StepContext
     returns: Codec = PLAIN
     compensate: StepSpec | None = None  # undoes it when the run ends badly
+    secrets: tuple[str, ...] = ()  # names of those that it gets
     provided: bool = False  # its function is the worker's step of that name: a built-in node
+    polls: bool = False  # it may return NotYet
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """What a provided step returns instead of a result: it is to be called again in that many seconds.
+
+    Nothing is recorded of it. The next owner of the run begins with a call of its own.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class InCommit:
+    """What a provided step returns instead of a result: a body for the transaction of its event.
+
+    The store calls it there; what it returns is the result. So its writes happen once, or not at all.
+    """
+
+    body: Callable[[Any], Any]
+    result: Callable[[Any], Any] = lambda result: result  # of the step, from what the body returns
+    error: Callable[[Exception], Exception] = lambda error: error  # of the step, from what it raises
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -81,6 +105,12 @@ def describe(function: Callable[..., Any], **options: Any) -> StepSpec:
             f"step {name} is transactional and asks for a StepContext",
             hint="it gets the connection, and its writes there happen exactly once; save documents with "
             "ctx.save in the workflow, or in a step that is not transactional",
+        )
+    if options.get("secrets") and not (first is not None and _is_step_context(hints.get(first.name))):
+        raise InvalidDefinition(
+            f"step {name} names secrets, but takes no StepContext",
+            hint="let its first parameter be one: async def charge(step: StepContext, ...), "
+            'and read step.secrets["name"]',
         )
     return StepSpec(
         name=checked_name(name),
@@ -152,7 +182,8 @@ def parameter_codecs(spec: StepSpec) -> dict[str, Codec]:
     target = inspect.unwrap(spec.function)
     hints = annotations_of(target)
     parameters = list(_signature(target).parameters.values())
-    passed = parameters[1:] if spec.wants_context or spec.transactional else parameters
+    own = spec.wants_context or (spec.transactional and not spec.provided)
+    passed = parameters[1:] if own else parameters
     return {p.name: codec_for(hints.get(p.name, inspect.Parameter.empty)) for p in passed}
 
 

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.compensation import COMPENSATE
-from stepwell.domain.event_types import is_part_of_node
+from stepwell.domain.event_types import is_part_of_node, node_of
 from stepwell.domain.events import Event, Problem
 from stepwell.domain.problems import child_problem
 
@@ -75,6 +75,7 @@ class TraceEntry:
     output: Any = None
     handles: list[str] = field(default_factory=list)  # of a node: the handles that it took
     details: Any = None  # what its code wants to show
+    usage: dict[str, Any] | None = None  # what all its attempts used: input_tokens, output_tokens, cost
     error: TraceError | None = None
     missing: list[str] = field(default_factory=list)  # of a waiting join: what has not arrived
     progress: list[int | None] | None = None  # of a loop: iterations done, and their number
@@ -116,8 +117,12 @@ class TraceFold:
         for path in fact.starts:
             self._begun(path)
         take = _TAKES.get(type(fact))
-        if take is not None and not is_part_of_node(event.path):
+        if take is None:
+            return
+        if not is_part_of_node(event.path):
             take(self, event, fact)
+        elif isinstance(fact, ev.UsageReported | ev.DetailsReported):  # of a turn: the node shows them
+            take(self, event._replace(path=node_of(event.path)), fact)
 
     # Entries
 
@@ -237,6 +242,11 @@ class TraceFold:
     def _details(self, event: Event, fact: ev.DetailsReported) -> None:
         self._entry(event.path, "step").details = _value(fact.details)
 
+    def _usage(self, event: Event, fact: ev.UsageReported) -> None:
+        entry = self._entry(event.path, "step")
+        before = entry.usage or {"input_tokens": 0, "output_tokens": 0, "cost": 0.0}
+        entry.usage = {name: value + getattr(fact, name) for name, value in before.items()}
+
     def _waits(self, event: Event, fact: ev.TimerSet | ev.WaitOpened) -> None:
         if isinstance(fact, ev.TimerSet):
             entry = self._entry(event.path, "timer")
@@ -340,6 +350,7 @@ _TAKES: dict[type[ev.Fact], _Take] = {
     ev.StepCompleted: TraceFold._step_ended,
     ev.StepFailed: TraceFold._step_ended,
     ev.DetailsReported: TraceFold._details,
+    ev.UsageReported: TraceFold._usage,
     ev.TimerSet: TraceFold._waits,
     ev.WaitOpened: TraceFold._waits,
     ev.TimerFired: TraceFold._fired,

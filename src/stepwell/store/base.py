@@ -3,15 +3,14 @@
 Each verb that writes is one transaction: it happens wholly or changes nothing, and it may be
 repeated with the same key. Rules of a run are decided in `domain`; a store only keeps promises
 of atomicity, order and time. The order of locks is: workers, limits sorted, tickets sorted by (run_id, path),
-start windows sorted, start keys sorted, the rest.
+start windows sorted, triggers, start keys sorted, the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from stepwell.domain.access import AuditEntry, Credential, CredentialKind
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
     Beat,
@@ -47,12 +46,15 @@ from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.lanes import LaneUse
 from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.queues import QueueUse
-from stepwell.domain.rates import RatedAnswer, RatedStart
+from stepwell.domain.rates import RatedAnswer, RatedStart, StoredRate
 from stepwell.domain.scope_holds import ScopeHold
-from stepwell.domain.search import RunCount, WaitFilter, WaitRow
+from stepwell.domain.search import BucketCount, BucketFilter, RunCount, WaitFilter, WaitRow
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
-from stepwell.store.maintenance import StoreFault, StoreSize
+from stepwell.store.administration import AccessStore, Maintenance, SecretStore
+from stepwell.store.notification_store import NotificationStore
+from stepwell.store.record_store import RecordStore
+from stepwell.store.trigger_store import TriggerStore
 
 BATCH_MEMBERS_MAX = 500
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -208,6 +210,10 @@ class Inbox(Protocol):
         """
         ...
 
+    async def read_fan_out(self, claim: Claim) -> PublishedEvent | None:
+        """The event of a claimed fan-out; None: another worker has its ticket, or has finished it."""
+        ...
+
     async def fan_out(self, claim: Claim) -> None:
         """Send a claimed event to all runs of its workspace with a matching wait, then drop its ticket.
 
@@ -289,7 +295,12 @@ class Tickets(Protocol):
 
 
 class Reading(Protocol):
-    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]: ...
+    async def read_log(
+        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> Sequence[LogRow]:
+        """The next events. With `bytes_max` the last one is that with which the payloads reach it."""
+        ...
+
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
         """The last `count` events, oldest first; no others are read, however long the log is."""
         ...
@@ -304,6 +315,13 @@ class Reading(Protocol):
         """How many runs there are of each workflow, version, queue and status, sorted; no zeros.
 
         Read from counts that each start and end changes; no run is looked at that has no owner now.
+        """
+        ...
+
+    async def count_buckets(self, filter: BucketFilter) -> Sequence[BucketCount]:
+        """How many runs were created in each bucket of time, by status, sorted; no zeros.
+
+        Read from the index of groups alone; no run is looked at that has no owner now.
         """
         ...
 
@@ -435,36 +453,16 @@ class LimitStore(Protocol):
         """Current use, sorted by lane."""
         ...
 
-
-class AccessStore(Protocol):
-    async def put_credential(self, credential: Credential) -> None:
-        """Write it; one that is there is not replaced. Drops sessions and links that expired long ago."""
+    async def put_start_rate(self, rate: StoredRate) -> None:
+        """Set or replace the start rate of that kind and length; callers read it before they start runs."""
         ...
 
-    async def read_credential(self, id: str) -> Credential | None:
-        """That credential, of whatever workspace it is."""
+    async def drop_start_rate(self, per: str, seconds: float) -> bool:
+        """Delete it, so that those given to engines apply again; False: there was none."""
         ...
 
-    async def list_credentials(
-        self, workspace: str, kind: CredentialKind, *, before: str = "", limit: int = 100
-    ) -> Sequence[Credential]:
-        """Newest first, also those that were revoked or expired; `before` is the last id of a page."""
-        ...
-
-    async def revoke_credential(self, id: str, *, at: float, by: str) -> bool:
-        """False: there is none, or it was revoked before."""
-        ...
-
-    async def mark_used(self, ids: Collection[str], *, at: float) -> None:
-        """Note when they were last used; the time never goes back."""
-        ...
-
-    async def add_audit(self, entries: Sequence[AuditEntry]) -> None:
-        """Append to the audit list; the same id counts once."""
-        ...
-
-    async def list_audit(self, workspace: str, *, before: str = "", limit: int = 100) -> Sequence[AuditEntry]:
-        """Newest first; `before` is the last id of a page."""
+    async def read_start_rates(self) -> Sequence[StoredRate]:
+        """Start rates that were put, sorted by kind and length."""
         ...
 
 
@@ -484,31 +482,20 @@ class StepLogStore(Protocol):
         ...
 
 
-class Maintenance(Protocol):
-    async def read_size(self) -> StoreSize:
-        """How many bytes and rows it has. Reads whole tables: for operators, not for programs."""
-        ...
-
-    async def find_faults(self) -> Sequence[StoreFault]:
-        """What cannot be so: damaged pages, gaps in logs, tickets that do not fit. Reads everything."""
-        ...
-
-    async def stored_schema(self) -> int:
-        """The version of its tables before it is opened; 0: there are none."""
-        ...
-
-    async def back_up(self, path: str) -> int:
-        """Copy a file as it is at one moment, while others write; returns the size of the copy."""
-        ...
-
-
 class Wakeups(Protocol):
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when another process hints; returns how to stop. A hint may repeat or be missed."""
+    def listen(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call back with the text of each hint of another process; returns how to stop.
+
+        A hint may repeat or be missed. `ask` comes when hints may have been missed.
+        """
         ...
 
-    def hint(self) -> None:
-        """Notify other processes that something changed. Coalesced; never waits, never fails."""
+    def hint(self, text: str = "") -> None:
+        """Send other processes a hint. Equal ones are sent once; never waits, never fails."""
+        ...
+
+    def hears(self) -> bool:
+        """Whether hints of other processes arrive at the moment, once somebody listens."""
         ...
 
 
@@ -533,8 +520,12 @@ class Store(
     Archive,
     Definitions,
     Codecs,
+    TriggerStore,
+    RecordStore,
+    NotificationStore,
     LimitStore,
     AccessStore,
+    SecretStore,
     StepLogStore,
     Maintenance,
     Wakeups,

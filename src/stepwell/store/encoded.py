@@ -46,9 +46,20 @@ from stepwell.domain.rates import Full, RatedAnswer, RatedStart
 from stepwell.domain.scope_holds import ScopeHold
 from stepwell.domain.search import WaitFilter, WaitRow, in_order
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
+from stepwell.domain.triggers.trigger import (
+    FIRE_MAX,
+    SCHEDULE,
+    DueTrigger,
+    Fire,
+    Fired,
+    Firing,
+    Trigger,
+    TriggerFilter,
+)
 from stepwell.errors import CodecMissing, SearchRefused, SettingsInvalid, StoreUnusable, excerpt
 from stepwell.store.base import PUBLISHED_MAX, Encode, Store
 from stepwell.store.codec_check import Secret, agreed
+from stepwell.store.encoded_records import EncodedRecords
 from stepwell.store.encoded_tags import decoded_tags, encoded_tags
 from stepwell.store.payloads import PayloadCodec, hides
 
@@ -84,7 +95,7 @@ def _new_secret() -> bytes:
     return token_bytes(32)
 
 
-class EncodedStore:
+class EncodedStore(EncodedRecords):
     def __init__(
         self,
         store: Store,
@@ -147,20 +158,24 @@ class EncodedStore:
             for run, answer in zip(again, started, strict=True)
         ]
 
+    def _after(self, encode: Encode) -> Encode:
+        """Encode what a wrapper around this one has encoded."""
+        return self._encode if encode is bytes else lambda data: self._encode(encode(data))
+
     async def cancel(
         self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
     ) -> CancelOutcome:
-        return await self._store.cancel(run_id, reason, by=by, encode=self._encode)
+        return await self._store.cancel(run_id, reason, by=by, encode=self._after(encode))
 
     async def force_end(
         self, run_id: RunId, reason: str, *, by: str = "", encode: Encode = bytes
     ) -> CancelOutcome:
-        return await self._store.force_end(run_id, reason, by=by, encode=self._encode)
+        return await self._store.force_end(run_id, reason, by=by, encode=self._after(encode))
 
     async def hold(
         self, run_id: RunId, *, held: bool = True, by: str = "", reason: str = "", encode: Encode = bytes
     ) -> HoldOutcome:
-        return await self._store.hold(run_id, held=held, by=by, reason=reason, encode=self._encode)
+        return await self._store.hold(run_id, held=held, by=by, reason=reason, encode=self._after(encode))
 
     async def hold_scope(self, hold: ScopeHold) -> bool:
         return await self._store.hold_scope(hold._replace(reason=self._encode(hold.reason)))
@@ -187,7 +202,7 @@ class EncodedStore:
         encode: Encode = bytes,
     ) -> RetryOutcome:
         return await self._store.retry(
-            run_id, needs=needs, undo=undo, skipped=skipped, by=by, reason=reason, encode=self._encode
+            run_id, needs=needs, undo=undo, skipped=skipped, by=by, reason=reason, encode=self._after(encode)
         )
 
     async def switch(self, switch: WorkflowSwitch) -> bool:
@@ -196,6 +211,41 @@ class EncodedStore:
     async def list_switches(self, workspace: str) -> Sequence[WorkflowSwitch]:
         switches = await self._store.list_switches(workspace)
         return [switch._replace(reason=self._decode(switch.reason)) for switch in switches]
+
+    async def put_trigger(self, trigger: Trigger, *, expected: int) -> bool:
+        row = replace(trigger, start=self._encode(trigger.start), paused=self._maybe(trigger.paused))
+        return await self._store.put_trigger(row, expected=expected)
+
+    async def read_trigger(self, workspace: str, type: str, name: str) -> Trigger | None:
+        row = await self._store.read_trigger(workspace, type, name)
+        return None if row is None else self._trigger(row)
+
+    async def list_triggers(self, filter: TriggerFilter) -> Sequence[Trigger]:
+        return [self._trigger(row) for row in await self._store.list_triggers(filter)]
+
+    def _trigger(self, row: Trigger) -> Trigger:
+        paused = None if row.paused is None else self._decode(row.paused)
+        return replace(row, start=self._decode(row.start), paused=paused)
+
+    async def read_fan_out(self, claim: Claim) -> PublishedEvent | None:
+        event = await self._store.read_fan_out(claim)
+        return None if event is None else event._replace(payload=self._decode(event.payload))
+
+    async def advance_trigger(self, firing: Firing, *, before: bytes) -> bool:
+        encoded = firing._replace(runs=[self._run(run) for run in firing.runs])
+        return await self._store.advance_trigger(encoded, before=before)
+
+    async def fire_due(
+        self, fire: Fire, *, type: str = SCHEDULE, match: str = "", limit: int = FIRE_MAX
+    ) -> Fired:
+        def encoded_fire(due: Sequence[DueTrigger], now: float) -> list[Firing]:
+            plain = [each._replace(trigger=self._trigger(each.trigger)) for each in due]
+            return [
+                firing._replace(trigger=each.trigger, runs=[self._run(run) for run in firing.runs])
+                for each, firing in zip(due, fire(plain, now), strict=True)
+            ]
+
+        return await self._store.fire_due(encoded_fire, type=type, match=match, limit=limit)
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
         return await self._store.commit([self._commit(commit) for commit in batch])
@@ -325,8 +375,10 @@ class EncodedStore:
         except Exception:
             return data
 
-    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
-        rows = await self._store.read_log(run_id, after=after, limit=limit)
+    async def read_log(
+        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> Sequence[LogRow]:
+        rows = await self._store.read_log(run_id, after=after, limit=limit, bytes_max=bytes_max)
         return [self._log_row(run_id, row) for row in rows]
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:

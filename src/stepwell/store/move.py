@@ -7,7 +7,7 @@ same call continues with the first run that is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from stepwell.errors import StoreUnusable
@@ -17,9 +17,13 @@ RUNS_AT_ONCE = 50
 # By run: each has a column `run_id`.
 RUN_TABLES = ("events", "tickets", "inbox", "waits", "step_logs", "run_terms")
 WHOLE_TABLES = (
-    *("definitions", "run_numbers", "switches", "limits", "holds", "start_windows"),
-    *("codec_check", "credentials", "audit", "published_events"),
+    *("definitions", "run_numbers", "switches", "limits", "holds", "start_rates"),
+    *("start_windows", "codec_check", "credentials", "audit", "secrets", "published_events", "triggers"),
+    "collections",
+    *("alerts", "notifications"),
 )
+LARGE_TABLES = ("records", "record_terms")  # carried in parts; after an interruption from the beginning
+ROWS_AT_ONCE = 1000
 NOT_MOVED = {
     "workers": "they are stopped",
     "contact": "of the workers",
@@ -78,6 +82,10 @@ class MoveSource(Protocol):
         ...
 
     async def whole(self, table: str) -> TableRows: ...
+    def parts(self, table: str, rows: int) -> AsyncIterator[TableRows]:
+        """All rows of the table, at most `rows` at a time."""
+        ...
+
     async def batch(self, after: str, runs: int) -> RunBatch | None:
         """The next runs by id, with everything that belongs to them; None: there are no more."""
         ...
@@ -100,6 +108,10 @@ class MoveTarget(Protocol):
     async def last_run(self) -> str: ...
     async def put_whole(self, table: str, rows: TableRows) -> None:
         """Replace the content of the table, in one transaction."""
+        ...
+
+    async def add(self, table: str, rows: TableRows) -> None:
+        """Add these rows to the table, in one transaction."""
         ...
 
     async def put_batch(self, batch: RunBatch) -> None:
@@ -148,6 +160,11 @@ async def _carry(source: MoveSource, target: MoveTarget, progress: Callable[[Mov
     for table in WHOLE_TABLES:
         if table in present:
             await target.put_whole(table, await source.whole(table))
+    for table in LARGE_TABLES:
+        if table in present:
+            await target.put_whole(table, TableRows((), ()))
+            async for rows in source.parts(table, ROWS_AT_ONCE):
+                await target.add(table, rows)
     after = await target.last_run()
     counts = await source.count(after)
     done = counts.before

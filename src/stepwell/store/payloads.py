@@ -110,16 +110,22 @@ class Encryption:
     @classmethod
     def from_text(cls, text: str) -> Encryption:
         """Read keys from an environment variable: `name:base64`, comma-separated, the first is current."""
-        keys: dict[str, bytes] = {}
-        for part in text.split(","):
-            name, _, encoded = part.strip().rpartition(":")
-            try:
-                keys[name or "default"] = base64.b64decode(encoded, validate=True)
-            except (binascii.Error, ValueError):
-                raise SettingsInvalid(
-                    f"key {excerpt(name or 'default')} is not base64", hint=f"create one with: {_NEW_KEY}"
-                ) from None
+        keys = keys_from_text(text)
         return cls(keys, current=next(iter(keys)))
+
+
+def keys_from_text(text: str) -> dict[str, bytes]:
+    """Read keys that are written as `name:base64`, separated by commas."""
+    keys: dict[str, bytes] = {}
+    for part in text.split(","):
+        name, _, encoded = part.strip().rpartition(":")
+        try:
+            keys[name or "default"] = base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise SettingsInvalid(
+                f"key {excerpt(name or 'default')} is not base64", hint=f"create one with: {_NEW_KEY}"
+            ) from None
+    return keys
 
 
 class CodecChain:

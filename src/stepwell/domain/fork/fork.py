@@ -73,6 +73,11 @@ def fork_run(copy: RunCopy, origin: ev.Origin, edits: Edits, identity: ForkIdent
         inbox=(),
         waits=(),
         lines=(),
+        done=None,
+        total=None,
+        input_tokens=0,  # of its own steps only
+        output_tokens=0,
+        cost=0.0,
     )
 
 

@@ -252,7 +252,10 @@ def _edited_checkpoint(event: Event, edits: Edits) -> Event:
     return event._replace(fact=replace(event.fact, state=state, children={}))
 
 
-_STANDALONE = (ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received)
+_STANDALONE = (
+    *(ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received),
+    ev.VariableSet,  # a correction by a person holds in the new run too
+)
 
 
 def _reusable(visit: Sequence[Event], edits: Edits) -> list[Event]:

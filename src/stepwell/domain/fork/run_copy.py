@@ -70,6 +70,11 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     started_by: str = ""
     lines: Sequence[LogLineRow] = ()  # what its steps logged and printed
     words: Sequence[str] = ()  # of its error, if it is to be found by them
+    done: float | None = None
+    total: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
     @property
     def terms(self) -> list[str]:
@@ -82,7 +87,10 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The columns of `runs`, in the order in which the stores read and write them.
-RUN_COLUMNS = (*RunCopy.__struct_fields__[:25], "started_by")
+RUN_COLUMNS = (
+    *RunCopy.__struct_fields__[:25],
+    *("started_by", "done", "total", "input_tokens", "output_tokens", "cost"),
+)
 
 
 # The columns of `waits` after the run's id.

@@ -35,7 +35,7 @@ class MemoryArchive(Tables):
         waits = sorted((w for (owner, _), w in self._waits.items() if owner == run_id), key=lambda w: w.path)
         values = msgspec.structs.asdict(run.row)
         del values["number"]  # a restored run gets one where it is restored
-        del values["held"]  # its tickets say so
+        del values["held"], values["owner"]  # its tickets say so
         return RunCopy(
             **values,
             hash=run.hash,
@@ -72,7 +72,9 @@ class MemoryArchive(Tables):
 
     def _write_copy(self, copy: RunCopy) -> None:
         values = {
-            name: getattr(copy, name) for name in RunRow.__struct_fields__ if name not in ("number", "held")
+            name: getattr(copy, name)
+            for name in RunRow.__struct_fields__
+            if name not in ("number", "held", "owner")
         }
         row = RunRow(**values, number=self._next_number(copy.workspace, copy.workflow))
         run = Run(row, copy.digest, copy.queue, copy.priority, copy.parent_path, copy.hash, copy.lane)

@@ -18,7 +18,9 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.domain.fork.run_copy import refused_child
+from stepwell.domain.usage import figures_of
 from stepwell.store.memory.archive import MemoryArchive
+from stepwell.store.memory.records import DeferredBody
 from stepwell.store.memory.starts import MemoryStarts
 from stepwell.store.memory.tables import Ticket
 from stepwell.store.memory.verb import entering, leaving, transaction
@@ -50,6 +52,8 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
             self._waits[commit.run_id, wait.path] = wait.opened(commit, at)
         for path in commit.waits_closed:
             self._waits.pop((commit.run_id, path), None)
+        if commit.used or commit.marks:
+            self._count(commit)
         notices = self._reach_out(commit)
         if isinstance(commit.then, Park):
             self._park(ticket, commit.then)
@@ -65,6 +69,18 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
         if outcome is Outcome.LOST and run is not None and was_already_written(commit, run.log):
             return Committed(Outcome.OK, wakes, run.log[commit.head + len(commit.events) - 1].at)
         return Committed(outcome, wakes, self._clock())
+
+    def _count(self, commit: Commit) -> None:
+        run = self._runs[commit.run_id]
+        row, new = run.row, figures_of(commit.run_id, commit.used, commit.marks)
+        run.row = replace(
+            row,
+            done=new.done if new.shows else row.done,
+            total=new.total if new.shows else row.total,
+            input_tokens=row.input_tokens + new.input_tokens,
+            output_tokens=row.output_tokens + new.output_tokens,
+            cost=row.cost + new.cost,
+        )
 
     def _reach_out(self, commit: Commit) -> list[Message]:
         """Return the notices of children that were refused."""
@@ -83,6 +99,7 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
                 notices += [] if notice is None else [notice]
         for message in commit.deliveries:
             self._deliver(message)
+        self._notify(commit.notifications)
         return notices
 
     def _park(self, ticket: Ticket, park: Park) -> None:
@@ -108,6 +125,10 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
         if inspect.isawaitable(commit):
             commit = await commit
         entering("transact", "mid")
+        if isinstance(body, DeferredBody):
+            body.check()
         committed = self._commit(commit)
+        if isinstance(body, DeferredBody) and committed.outcome is Outcome.OK:
+            body.write()
         leaving("transact")
         return committed

@@ -11,6 +11,7 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.lanes import Lane, LaneUse, coverage_of
 from stepwell.domain.limits import Limit, LimitScope
+from stepwell.domain.rates import StoredRate, WindowKey
 from stepwell.store.base import SOLO_LOSSES
 from stepwell.store.memory.tables import Tables, Ticket
 from stepwell.store.memory.verb import transaction
@@ -27,6 +28,17 @@ class MemoryLimits(Tables):
 
     async def read_limits(self) -> Sequence[Limit]:
         return [self._limits[scope] for scope in sorted(self._limits)]
+
+    @transaction("put_start_rate")
+    async def put_start_rate(self, rate: StoredRate) -> None:
+        self._start_rates[WindowKey(rate.per, rate.seconds)] = rate
+
+    @transaction("drop_start_rate")
+    async def drop_start_rate(self, per: str, seconds: float) -> bool:
+        return self._start_rates.pop(WindowKey(per, seconds), None) is not None
+
+    async def read_start_rates(self) -> Sequence[StoredRate]:
+        return [self._start_rates[key] for key in sorted(self._start_rates)]
 
     async def read_lanes(self) -> Sequence[LaneUse]:
         use: dict[str, Counter[str]] = defaultdict(Counter)

@@ -23,6 +23,8 @@ class MemoryMaintenance(Tables):
             "definitions": len(self._definitions),
             "credentials": len(self._credentials),
             "audit entries": len(self._audit),
+            "secrets": len(self._secrets),
+            "records": len(self._records),
         }
         return StoreSize(0, counts)
 
@@ -37,6 +39,12 @@ class MemoryMaintenance(Tables):
                 text = f"it is {run.row.status} but has {'a' if ticket else 'no'} ticket"
                 faults.append(StoreFault(run_id, text))
         return faults
+
+    async def find_other_workspace(self, workspace: str) -> str:
+        names = {run.row.workspace for run in self._runs.values()}
+        names |= {definition.workspace for definition in self._definitions.values()}
+        names |= {credential.workspace for credential in self._credentials.values()}
+        return min(names - {workspace}, default="")
 
     async def stored_schema(self) -> int:
         return 0

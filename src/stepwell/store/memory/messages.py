@@ -42,6 +42,12 @@ class MemoryMessages(Tables):
         self._tickets[run_id, ""] = Ticket(run_id, "", "", NEEDS_EMIT, 0, now, now, head=0, at=now)
         return True
 
+    async def read_fan_out(self, claim: Claim) -> PublishedEvent | None:
+        ticket = self._tickets.get((claim.run_id, ""))
+        if ticket is None or ticket.lease != claim.lease:
+            return None
+        return self._published[claim.run_id]
+
     @transaction("fan_out")
     async def fan_out(self, claim: Claim) -> None:
         ticket = self._tickets.get((claim.run_id, ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -18,9 +19,15 @@ class MemoryReads(MemoryLimits):
     async def now(self) -> float:
         return self._clock()
 
-    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+    async def read_log(
+        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> Sequence[LogRow]:
         run = self._runs.get(run_id)
-        return run.log[after : after + limit] if run else []
+        rows = run.log[after : after + limit] if run else []
+        if bytes_max is None:
+            return rows
+        sizes = [0, *accumulate(len(row.payload) for row in rows)]
+        return [row for row, before in zip(rows, sizes, strict=False) if before < bytes_max]
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:
         run = self._runs.get(run_id)
@@ -33,7 +40,7 @@ class MemoryReads(MemoryLimits):
         ticket = self._tickets.get((run_id, ""))
         row = run.row
         if ticket is not None and ticket.lease is not None:
-            row = replace(row, status=Status.RUNNING)
+            row = replace(row, status=Status.RUNNING, owner=ticket.owner or "")
         if ticket is not None and ticket.held is not None:
             row = replace(row, held=True)
         return row

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from stepwell.domain.commit import RunFilter, RunRow
 from stepwell.domain.search import (
+    BucketCount,
+    BucketFilter,
     RunCount,
     WaitFilter,
     WaitRow,
     first_waits,
     fits,
     in_order,
+    shown_buckets,
     shown_counts,
     tag_terms,
     word_terms,
@@ -37,6 +40,17 @@ class MemorySearch(MemoryReads):
             if row is not None and row.workspace == workspace
         ]
         return shown_counts(counted, ())
+
+    async def count_buckets(self, filter: BucketFilter) -> Sequence[BucketCount]:
+        rows = [(await self.read_run(run_id), run.queue) for run_id, run in self._runs.items()]
+        counted = [
+            (filter.bucket(row.created_at), row.status.value, 1)
+            for row, queue in rows
+            if row is not None
+            and row.workspace == filter.workspace
+            and filter.takes(row.workflow, row.version, queue, row.created_at)
+        ]
+        return shown_buckets(counted, (), filter)
 
     async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
         rows: list[WaitRow] = []

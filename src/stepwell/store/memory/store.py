@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepwell.store.base import ConnectionUse, SchemaVersion, must_be_plain
+from stepwell.store.followers import ASK
 from stepwell.store.memory.access import MemoryAccess
 from stepwell.store.memory.archive import MemoryArchive
 from stepwell.store.memory.cancel_retry import MemoryCancelRetry
@@ -18,12 +19,17 @@ from stepwell.store.memory.definitions import MemoryDefinitions
 from stepwell.store.memory.holds import MemoryHolds
 from stepwell.store.memory.maintenance import MemoryMaintenance
 from stepwell.store.memory.messages import MemoryMessages
+from stepwell.store.memory.notifications import MemoryNotifications
+from stepwell.store.memory.records import MemoryRecords
 from stepwell.store.memory.search import MemorySearch
+from stepwell.store.memory.secrets import MemorySecrets
 from stepwell.store.memory.step_logs import MemoryStepLogs
+from stepwell.store.memory.triggers import MemoryTriggers
 from stepwell.store.memory.workers import MemoryWorkers
 
 
 class MemoryStore(
+    MemoryTriggers,
     MemoryCommits,
     MemoryCancelRetry,
     MemoryHolds,
@@ -34,7 +40,10 @@ class MemoryStore(
     MemoryArchive,
     MemoryDefinitions,
     MemoryAccess,
+    MemorySecrets,
+    MemoryRecords,
     MemoryStepLogs,
+    MemoryNotifications,
     MemoryMaintenance,
 ):
     sync_transactions = False
@@ -44,7 +53,7 @@ class MemoryStore(
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[str], None]] = []
 
     async def open(self, *, encoded: bool = False) -> None:
         if not encoded:
@@ -59,10 +68,14 @@ class MemoryStore(
     def connections(self) -> ConnectionUse:
         return ConnectionUse(0, 0, 0)
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        self.hint(ASK)
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)
 
-    def hint(self) -> None:
+    def hint(self, text: str = "") -> None:
         for callback in list(self._listeners):
-            callback()
+            callback(text)
+
+    def hears(self) -> bool:
+        return True

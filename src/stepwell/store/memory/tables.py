@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from stepwell.domain.access import AuditEntry, Credential
+from stepwell.domain.alerts import Alert
 from stepwell.domain.commit import (
     Definition,
     Delivery,
@@ -26,9 +27,13 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.ids import RunId, WorkerId
 from stepwell.domain.limits import Limit, LimitScope
-from stepwell.domain.rates import WindowKey
+from stepwell.domain.notifications import PendingNotification
+from stepwell.domain.rates import StoredRate, WindowKey
+from stepwell.domain.records import Collection, StoredRecord
 from stepwell.domain.scope_holds import ScopeHold
+from stepwell.domain.secret import StoredSecret
 from stepwell.domain.step_log import LogLineRow
+from stepwell.domain.triggers.trigger import Trigger
 from stepwell.store.base import INBOX_MAX
 
 
@@ -89,15 +94,30 @@ class Tables:
         self._drains: dict[WorkerId, DrainRequest] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[LimitScope, Limit] = {}
+        self._start_rates: dict[WindowKey, StoredRate] = {}  # by kind and length
         self._holds: dict[tuple[str, str, str], ScopeHold] = {}  # by kind, workspace and name
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
         self._codec_check: bytes | None = None
         self._credentials: dict[str, Credential] = {}
         self._audit: dict[str, AuditEntry] = {}
+        self._secrets: dict[tuple[str, str], StoredSecret] = {}  # by workspace and name
         self._step_logs: dict[RunId, dict[tuple[str, int, str], LogLineRow]] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # by workspace and workflow: the last number given
         self._switches: dict[tuple[str, str], WorkflowSwitch] = {}
+        self._triggers: dict[tuple[str, str, str], Trigger] = {}  # by workspace, type and name
+        self._collections: dict[tuple[str, str], Collection] = {}  # by workspace and name
+        self._records: dict[tuple[str, str, str], StoredRecord] = {}  # by workspace, collection and id
+
+        self._notifications: dict[str, PendingNotification] = {}
+        self._notifications_due: dict[str, float] = {}  # by id, of those that have to be sent
+        self._alerts: dict[tuple[str, str], Alert] = {}  # by workspace and name
+
+    def _notify(self, rows: Iterable[PendingNotification]) -> None:
+        for row in rows:
+            if row.id not in self._notifications:
+                self._notifications[row.id] = replace(row, created_at=self._clock())
+                self._notifications_due[row.id] = self._clock()
 
     def _next_number(self, workspace: str, workflow: str) -> int:
         number = self._numbers.get((workspace, workflow), 0) + 1

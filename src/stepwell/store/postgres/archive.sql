@@ -23,7 +23,7 @@ ORDER BY depth, id;
 SELECT
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
     priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test,
-    started_by
+    started_by, done, total, input_tokens, output_tokens, cost
 FROM stepwell.runs
 WHERE id = $1;
 
@@ -81,11 +81,11 @@ CROSS JOIN LATERAL (
 INSERT INTO stepwell.runs (
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
     priority, parent, parent_path, root, tags, trigger, where_at, created_at, started_at, ended_at, test,
-    started_by, number
+    started_by, done, total, input_tokens, output_tokens, cost, number
 )
 VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-    $24, $25, $26, $27
+    $24, $25, $26, $27, $28, $29, $30, $31, $32
 );
 
 -- name: restore_event

@@ -12,13 +12,27 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewEvent, NewRun, Outcome, Park
+from stepwell.domain.commit import (
+    Commit,
+    Committed,
+    Finish,
+    LogRow,
+    Message,
+    NewEvent,
+    NewRun,
+    Outcome,
+    Park,
+    counting,
+    cross_run,
+)
 from stepwell.domain.fence import was_already_written
 from stepwell.domain.fork.run_copy import refused_child
 from stepwell.domain.search import word_terms
+from stepwell.domain.usage import figures_of
 from stepwell.store.postgres.archive import write_copies
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.messages import PgMessages
+from stepwell.store.postgres.notifications import write_notifications
 from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.pool.errors import Refused
 from stepwell.store.postgres.pool.packed_text import BETWEEN_ROWS, packed
@@ -38,7 +52,8 @@ class PgCommits:
         self._messages = messages
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        if any(commit.cross_run for commit in batch):  # for all members: a batch is one transaction
+        # For all members: a batch is one transaction. What few commits write has its own statement there.
+        if cross_run(batch) or counting(batch):
             numbers = await self.numbers_for(batch)
             return await self._commit_split(self._db.reach_slots, batch, numbers)
         return await self._commit_split(self._db.commit_slots, batch, None)
@@ -88,7 +103,7 @@ class PgCommits:
 
     async def write_commits(self, connection: Connection, batch: Sequence[Commit]) -> list[Committed]:
         """Write the members' own runs; also part of a transaction that reaches other runs."""
-        if all(commit.events and commit.then is None and not _other_rows(commit) for commit in batch):
+        if not _with_more_than_events(batch):
             rows = await self._commit_events(connection, batch)
         else:
             rows = await self._commit_batch(connection, batch)
@@ -126,6 +141,9 @@ class PgCommits:
         accepted = [
             commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK
         ]
+        figures = [figures_of(one.run_id, one.used, one.marks) for one in counting(accepted)]
+        if figures:
+            await connection.execute(self._sql["count_figures"], *columns(figures, 7))
         closed = [(commit.run_id, path) for commit in accepted for path in commit.tickets_closed]
         if closed:
             await connection.execute(self._sql["close_remote"], *columns(closed, 2))
@@ -139,6 +157,9 @@ class PgCommits:
             await connection.execute(
                 self._sql["open_remote"], self._db.now(), *columns(list(opened.values()), 6)
             )
+        people = [row for commit in accepted for row in commit.notifications]
+        if people:
+            await write_notifications(connection, self._db, people)
         starts: list[NewRun] = [run for commit in accepted for run in commit.starts]
         notices = await self._start_children(connection, starts, numbers) if starts else []
         messages: list[Message] = [message for commit in accepted for message in commit.deliveries]
@@ -172,8 +193,13 @@ def columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
 
 
-def _other_rows(commit: Commit) -> bool:
-    return bool(commit.consumed or commit.waits_opened or commit.waits_closed)
+def _with_more_than_events(batch: Sequence[Commit]) -> list[Commit]:
+    return [
+        c
+        for c in batch
+        if not c.events_only
+        and (c.then is not None or not c.events or c.consumed or c.waits_opened or c.waits_closed)
+    ]
 
 
 def _owned(batch: Sequence[Commit]) -> tuple[str, ...]:
@@ -192,10 +218,11 @@ def _endings(batch: Sequence[Commit]) -> list[str]:
     kinds, seen, due_at, due_in = [], [], [], []
     for commit in batch:
         then = commit.then
-        kinds.append("0" if then is None else "1" if isinstance(then, Park) else "2")
+        parks = then if isinstance(then, Park) else None
+        kinds.append("0" if then is None else "2" if parks is None else "1")
         seen.append("0" if then is None else str(then.seen))
-        due_at.append(repr(then.due_at) if isinstance(then, Park) else "0")
-        due_in.append(repr(then.due_in) if isinstance(then, Park) else "0")
+        due_at.append("0" if parks is None else repr(parks.due_at))
+        due_in.append("0" if parks is None else repr(parks.due_in))
     return [",".join(column) for column in (kinds, seen, due_at, due_in)]
 
 

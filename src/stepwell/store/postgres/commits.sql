@@ -294,6 +294,17 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE
 ) AS x;
 
+-- name: count_figures
+UPDATE stepwell.runs AS r
+SET done = CASE WHEN f.shows THEN f.done ELSE r.done END,
+    total = CASE WHEN f.shows THEN f.total ELSE r.total END,
+    input_tokens = r.input_tokens + f.input_tokens,
+    output_tokens = r.output_tokens + f.output_tokens,
+    cost = r.cost + f.cost
+FROM unnest($1::text[], $2::bool[], $3::float8[], $4::float8[], $5::bigint[], $6::bigint[], $7::float8[])
+    AS f (run_id, shows, done, total, input_tokens, output_tokens, cost)
+WHERE r.id = ANY (ARRAY[f.run_id]);
+
 -- name: close_remote
 DELETE FROM stepwell.tickets AS t
 USING unnest($1::text[], $2::text[]) AS c (run_id, path)

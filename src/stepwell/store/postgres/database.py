@@ -19,7 +19,7 @@ PACKAGE = "stepwell.store.postgres"
 FILES = (
     *("starts", "commits", "cancel_retry", "messages", "claims", "workers", "remote_steps"),
     *("reads", "definitions", "archive", "limits", "rates", "access", "step_logs", "holds", "search"),
-    "maintenance",
+    *("secrets", "triggers", "records", "notifications", "maintenance"),
 )
 
 # While one batch is being written, Python prepares the next. Batches of 50 one-event commits on two shared

@@ -11,6 +11,7 @@ from stepwell.store.postgres.database import Database, roll_back
 from stepwell.store.postgres.migrate import applied
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect
 from stepwell.store.postgres.pool.slots import Work
+from stepwell.store.postgres.reads import PgReads
 
 T = TypeVar("T")
 
@@ -19,8 +20,9 @@ _SECONDS = 3600.0
 
 
 class PgMaintenance:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, reads: PgReads) -> None:
         self._db = db
+        self._reads = reads
 
     async def read_size(self) -> StoreSize:
         async def work(connection: Connection) -> StoreSize:
@@ -39,6 +41,10 @@ class PgMaintenance:
             return faults
 
         return await self._unlimited(work)
+
+    async def find_other_workspace(self, workspace: str) -> str:
+        rows = await self._reads.fetch("find_other_workspace", workspace)
+        return str(rows[0][0] or "")
 
     async def _unlimited(self, work: Work[T]) -> T:
         async def snapshot(connection: Connection) -> T:

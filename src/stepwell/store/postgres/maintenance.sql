@@ -21,7 +21,11 @@ SELECT 'definitions', (SELECT count(*) FROM stepwell.definitions AS definitions)
 UNION ALL
 SELECT 'credentials', (SELECT count(*) FROM stepwell.credentials AS credentials)
 UNION ALL
-SELECT 'audit entries', (SELECT count(*) FROM stepwell.audit AS audit);
+SELECT 'audit entries', (SELECT count(*) FROM stepwell.audit AS audit)
+UNION ALL
+SELECT 'secrets', (SELECT count(*) FROM stepwell.secrets AS secrets)
+UNION ALL
+SELECT 'records', (SELECT coalesce(sum(c.records), 0)::bigint FROM stepwell.collections AS c);
 
 -- name: gaps
 -- The seqs of a log are 1, 2, 3, ...
@@ -83,3 +87,20 @@ WHERE n.nspname = $1
 SELECT
     set_config('statement_timeout', '0', true), set_config('enable_seqscan', 'on', true),
     set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true);
+
+-- name: find_other_workspace
+-- Each part reads one entry of an index.
+SELECT min(others.workspace)
+FROM (
+    SELECT min(workspace) AS workspace FROM stepwell.runs AS runs WHERE workspace > $1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM stepwell.runs AS runs WHERE workspace < $1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM stepwell.definitions AS definitions WHERE workspace > $1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM stepwell.definitions AS definitions WHERE workspace < $1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM stepwell.credentials AS credentials WHERE workspace > $1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM stepwell.credentials AS credentials WHERE workspace < $1
+) AS others;

@@ -71,9 +71,10 @@ class PgMessages:
         """Write all events with one statement, so that those of a name take their turn together."""
 
         async def work(connection: Connection) -> set[str]:
-            columns = zip(*((e.id, e.name, e.key, e.payload, e.workspace, e.by) for e in events), strict=True)
-            rows = await connection.fetch(self._sql["emit"], self._db.now(), *map(list, columns))
-            return {row[0] for row in rows}
+            rows = ((e.id, e.name, e.key, e.payload, e.workspace, e.by, e.hops) for e in events)
+            columns = zip(*rows, strict=True)
+            new = await connection.fetch(self._sql["emit"], self._db.now(), *map(list, columns))
+            return {row[0] for row in new}
 
         new = await self._db.write("emit", self._db.side_slots, work, single=True, again=False, own_task=True)
         answers = []
@@ -82,12 +83,15 @@ class PgMessages:
             new.discard(event.id)
         return answers
 
-    async def fan_out(self, claim: Claim) -> None:
+    async def read_fan_out(self, claim: Claim) -> PublishedEvent | None:
         async def read(connection: Connection) -> PublishedEvent | None:
             row = await connection.fetchrow(self._sql["read_event_to_fan_out"], claim.run_id, claim.lease)
             return PublishedEvent(claim.run_id, *row) if row else None
 
-        event = await self._db.side_slots.run(read)
+        return await self._db.side_slots.run(read)
+
+    async def fan_out(self, claim: Claim) -> None:
+        event = await self.read_fan_out(claim)
         after: str | None = ""
         while event is not None and after is not None:
             after = await self._fan_out_chunk(claim, event, after)

@@ -156,8 +156,8 @@ WITH clock AS MATERIALIZED (
 ),
 asked AS MATERIALIZED (
     SELECT u.*, (row_number() OVER (PARTITION BY u.workspace, u.name ORDER BY u.i) - 1) * 1e-6::float8 AS later
-    FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::text[]) WITH ORDINALITY
-        AS u (id, name, key, payload, workspace, sender, i)
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::int[]) WITH ORDINALITY
+        AS u (id, name, key, payload, workspace, sender, hops, i)
     WHERE NOT EXISTS (SELECT FROM stepwell.published_events AS p WHERE p.id = u.id)
 ),
 turn AS (
@@ -172,8 +172,8 @@ turn AS (
     RETURNING n.workspace, n.name, n.first_at
 ),
 kept AS (
-    INSERT INTO stepwell.published_events (id, name, key, payload, at, workspace, sender)
-    SELECT a.id, a.name, a.key, a.payload, turn.first_at + a.later, a.workspace, a.sender
+    INSERT INTO stepwell.published_events (id, name, key, payload, at, workspace, sender, hops)
+    SELECT a.id, a.name, a.key, a.payload, turn.first_at + a.later, a.workspace, a.sender, a.hops
     FROM asked AS a
     JOIN turn ON turn.workspace = a.workspace AND turn.name = a.name
     ORDER BY a.i
@@ -192,7 +192,7 @@ SELECT id
 FROM kept;
 
 -- name: read_event_to_fan_out
-SELECT p.name, p.key, p.payload, p.at, p.workspace, p.sender
+SELECT p.name, p.key, p.payload, p.at, p.workspace, p.sender, p.hops
 FROM stepwell.published_events AS p
 JOIN stepwell.tickets AS t ON t.run_id = p.id AND t.path = ''
 WHERE p.id = $1
@@ -255,7 +255,7 @@ WHERE run_id = $1
     AND lease = $2;
 
 -- name: published
-SELECT id, name, key, payload, at, workspace, sender
+SELECT id, name, key, payload, at, workspace, sender, hops
 FROM stepwell.published_events
 WHERE workspace = $4
     AND name = $1
@@ -265,7 +265,7 @@ LIMIT $3;
 
 -- name: published_by_key
 -- For a key among thousands: reads only its own events, not all since the run began to wait.
-SELECT id, name, key, payload, at, workspace, sender
+SELECT id, name, key, payload, at, workspace, sender, hops
 FROM stepwell.published_events
 WHERE workspace = $4
     AND name = $1

@@ -81,6 +81,12 @@ class PgTarget:
         except Exception as error:
             raise self._failed(error, table) from error
 
+    async def add(self, table: str, rows: TableRows) -> None:
+        try:
+            await self._copy(table, rows)
+        except Exception as error:
+            raise self._failed(error, table) from error
+
     async def put_batch(self, batch: RunBatch) -> None:
         try:
             async with self._open_connection.transaction():

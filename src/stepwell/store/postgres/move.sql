@@ -40,7 +40,13 @@ FROM (
     UNION ALL
     SELECT 'limits' WHERE EXISTS (SELECT FROM stepwell.limits)
     UNION ALL
+    SELECT 'start rates' WHERE EXISTS (SELECT FROM stepwell.start_rates)
+    UNION ALL
     SELECT 'holds' WHERE EXISTS (SELECT FROM stepwell.holds)
+    UNION ALL
+    SELECT 'schedules or triggers' WHERE EXISTS (SELECT FROM stepwell.triggers)
+    UNION ALL
+    SELECT 'records' WHERE EXISTS (SELECT FROM stepwell.collections)
     UNION ALL
     SELECT 'disabled workflows' WHERE EXISTS (SELECT FROM stepwell.switches)
 ) AS used;

@@ -16,6 +16,7 @@ from stepwell.domain.rates import (
     Ledger,
     RatedAnswer,
     RatedStart,
+    StoredRate,
     WindowKey,
     admitted,
     keys_of,
@@ -51,6 +52,24 @@ class PgRates:
         return await self._db.write(
             "start_within", self._db.rated_slots, work, on_doubt=in_doubt, own_task=True
         )
+
+    async def put_start_rate(self, rate: StoredRate) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(self._sql["put_start_rate"], *rate)
+
+        await self._db.write("put_start_rate", self._db.side_slots, work, single=True)
+
+    async def drop_start_rate(self, per: str, seconds: float) -> bool:
+        async def work(connection: Connection) -> bool:
+            return await connection.fetchval(self._sql["drop_start_rate"], per, seconds) is not None
+
+        return await self._db.write("drop_start_rate", self._db.side_slots, work, single=True)
+
+    async def read_start_rates(self) -> Sequence[StoredRate]:
+        async def work(connection: Connection) -> list[StoredRate]:
+            return [StoredRate(*row) for row in await connection.fetch(self._sql["read_start_rates"])]
+
+        return await self._db.side_slots.read(work)
 
     async def _within_windows(
         self,

@@ -1,4 +1,4 @@
--- Start rates: windows, locked before the runs that they count are written.
+-- Start rates: windows, locked before the runs that they count are written; and the rates that were set.
 
 -- name: lock_windows
 -- Locks them in the order of the lists, which is the same for all callers.
@@ -43,3 +43,20 @@ SET starts = k.starts, until = k.until
 FROM unnest($1::text[], $2::float8[], $3::text[], $4::float8[]) AS k (name, seconds, starts, until)
 WHERE w.name = k.name
     AND w.seconds = k.seconds;
+
+-- name: put_start_rate
+INSERT INTO stepwell.start_rates (per, seconds, most, set_by)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (per, seconds) DO UPDATE
+SET most = excluded.most, set_by = excluded.set_by;
+
+-- name: drop_start_rate
+DELETE FROM stepwell.start_rates
+WHERE per = $1
+    AND seconds = $2
+RETURNING per;
+
+-- name: read_start_rates
+SELECT per, seconds, most, set_by
+FROM stepwell.start_rates
+ORDER BY per, seconds;

@@ -40,7 +40,12 @@ class PgReads:
     async def now(self) -> float:
         return float((await self.fetch("now", self._db.now()))[0][0])
 
-    async def read_log(self, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+    async def read_log(
+        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+    ) -> Sequence[LogRow]:
+        if bytes_max is not None:
+            rows = await self.fetch("read_log_within", run_id, after, limit, bytes_max)
+            return [LogRow(*row) for row in rows]
         return [LogRow(*row) for row in await self.fetch("read_log", run_id, after, limit)]
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:

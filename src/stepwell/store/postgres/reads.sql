@@ -11,6 +11,22 @@ WHERE run_id = $1
 ORDER BY seq
 LIMIT $3;
 
+-- The size of a payload is known without reading it.
+-- name: read_log_within
+SELECT seq, kind, path, attempt, at, payload
+FROM (
+    SELECT
+        seq, kind, path, attempt, at, payload,
+        sum(octet_length(payload)) OVER (ORDER BY seq) - octet_length(payload) AS before
+    FROM stepwell.events
+    WHERE run_id = $1
+        AND seq > $2
+    ORDER BY seq
+    LIMIT $3
+) AS e
+WHERE before < $4
+ORDER BY seq;
+
 -- name: read_log_end
 SELECT seq, kind, path, attempt, at, payload
 FROM stepwell.events
@@ -24,7 +40,8 @@ SELECT
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
     r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by,
-    t.held IS NOT NULL AS held
+    t.held IS NOT NULL AS held, r.done, r.total, r.input_tokens, r.output_tokens, r.cost,
+    coalesce(t.owner, '') AS owner
 FROM stepwell.runs AS r
 LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = ''
 WHERE r.id = $1;

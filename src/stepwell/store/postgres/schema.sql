@@ -22,13 +22,19 @@
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere.
 --   holds             workflows, queues and workspaces that were ever held: whether nobody may take their runs
 --                     now, since when, by whom and why.
+--   start_rates       how many runs of each workflow or by each user may be started in a while, where it was set.
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate.
 --   definitions       versions of workflows, for those who start runs without having the code.
 --   run_numbers       the last number given to, or reserved for, a run of each workflow.
 --   switches          workflows that were ever disabled: whether they are, since when, by whom and why.
+--   notifications     mails and webhooks that a process has to send, and those that were sent lately
+--   alerts            what operators want to hear of, and the incidents that are not over
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this database.
 --   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest.
 --   audit             what callers of a server changed, or tried to change.
+--   secrets           values that nodes and steps use by name, sealed with a key that is not in here.
+--   collections       named sets of records of a workspace: their schema, key and indexed fields
+--   records           values of collections; record_terms has what they are found by
 --   moved             where the content of this database came from.
 --   step_logs         what the code of steps logged and printed, for people; removed with the run.
 --   migrations        which of migrations/*.sql were applied.
@@ -96,7 +102,12 @@ CREATE TABLE stepwell.runs (
     ended_at double precision,
     test boolean NOT NULL,
     number integer NOT NULL DEFAULT 0,
-    started_by text COLLATE "C" NOT NULL DEFAULT ''
+    started_by text COLLATE "C" NOT NULL DEFAULT '',
+    done double precision,
+    total double precision,
+    input_tokens bigint NOT NULL DEFAULT 0,
+    output_tokens bigint NOT NULL DEFAULT 0,
+    cost double precision NOT NULL DEFAULT 0
 )
 WITH (fillfactor = 75, autovacuum_analyze_scale_factor = 0.02);
 
@@ -112,6 +123,10 @@ CREATE INDEX runs_group ON stepwell.runs (workspace, workflow, version, queue, s
 CREATE INDEX runs_trigger ON stepwell.runs (workspace, trigger, created_at, id) WHERE trigger <> 'api';
 
 CREATE INDEX runs_parent ON stepwell.runs (parent, created_at, id) WHERE parent <> '';
+
+-- What alerts for failed runs ask.
+CREATE INDEX runs_failed ON stepwell.runs (workspace, workflow, version, queue, status, ended_at, id)
+    WHERE status IN ('failed', 'timed_out');
 
 -- What else a run is found by.
 CREATE TABLE stepwell.run_terms (
@@ -326,7 +341,8 @@ CREATE TABLE stepwell.published_events (
     payload bytea NOT NULL,
     at double precision NOT NULL, -- their order: no two of a name have the same
     workspace text COLLATE "C" NOT NULL DEFAULT 'default',
-    sender text COLLATE "C" NOT NULL DEFAULT ''
+    sender text COLLATE "C" NOT NULL DEFAULT '',
+    hops integer NOT NULL DEFAULT 0 -- how many runs led to one another before it
 );
 
 CREATE INDEX published_events_name ON stepwell.published_events (workspace, name, at, id);
@@ -400,6 +416,14 @@ WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_thr
 
 CREATE INDEX start_windows_until ON stepwell.start_windows (until);
 
+CREATE TABLE stepwell.start_rates (
+    per text COLLATE "C" NOT NULL, -- workflow or user
+    seconds double precision NOT NULL,
+    most integer, -- nothing: no rate, whatever engines were given
+    set_by text COLLATE "C" NOT NULL,
+    PRIMARY KEY (per, seconds)
+);
+
 CREATE TABLE stepwell.run_numbers (
     workspace text COLLATE "C" NOT NULL,
     workflow text COLLATE "C" NOT NULL,
@@ -417,6 +441,74 @@ CREATE TABLE stepwell.switches (
     at double precision NOT NULL,
     PRIMARY KEY (workspace, workflow)
 );
+
+CREATE TABLE stepwell.triggers (
+    id text COLLATE "C" PRIMARY KEY,
+    workspace text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL, -- schedule, event or one of a program
+    name text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL, -- '': the latest
+    settings bytea NOT NULL, -- JSON that only its type reads
+    start bytea NOT NULL, -- JSON: input and options of its runs
+    matches text COLLATE "C" NOT NULL, -- what finds it, such as the name of an event
+    paused bytea, -- JSON: who paused it, when and why
+    slot double precision, -- the next time that its schedule names
+    next_at double precision, -- when it is due; NULL: not by time
+    origin text COLLATE "C" NOT NULL, -- the graph that declares it
+    revision integer NOT NULL,
+    created_at double precision NOT NULL,
+    created_by text COLLATE "C" NOT NULL,
+    updated_at double precision NOT NULL,
+    updated_by text COLLATE "C" NOT NULL,
+    state bytea NOT NULL, -- JSON that firing writes
+    last_run text COLLATE "C" NOT NULL
+);
+
+CREATE UNIQUE INDEX triggers_named ON stepwell.triggers (workspace, type, name);
+
+CREATE INDEX triggers_of_workflow ON stepwell.triggers (workspace, type, workflow, name);
+
+CREATE INDEX triggers_matched ON stepwell.triggers (workspace, type, matches, name) WHERE matches <> '';
+
+CREATE INDEX triggers_due ON stepwell.triggers (type, next_at, id) WHERE next_at IS NOT NULL;
+
+CREATE INDEX triggers_declared ON stepwell.triggers (workspace, origin, type, name) WHERE origin <> '';
+
+CREATE TABLE stepwell.notifications (
+    id text COLLATE "C" PRIMARY KEY,
+    workspace text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL, -- approval or alert
+    channel text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    body bytea NOT NULL, -- JSON that only its kind reads
+    created_at double precision NOT NULL,
+    next_at double precision, -- when somebody must send it; NULL: it was sent, or given up
+    attempt integer NOT NULL,
+    ended_at double precision,
+    error text COLLATE "C" NOT NULL -- of the last attempt
+);
+
+CREATE INDEX notifications_due ON stepwell.notifications (channel, next_at, id) WHERE next_at IS NOT NULL;
+
+CREATE INDEX notifications_ended ON stepwell.notifications (ended_at, id) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE stepwell.alerts (
+    id text COLLATE "C" PRIMARY KEY,
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    settings bytea NOT NULL, -- JSON: what it looks for, and whom it reports to
+    paused boolean NOT NULL,
+    check_at double precision NOT NULL,
+    turn integer NOT NULL, -- counts its checks: only the last one may write
+    incidents bytea NOT NULL, -- JSON: what it found and is not over
+    created_at double precision NOT NULL,
+    created_by text COLLATE "C" NOT NULL
+);
+
+CREATE UNIQUE INDEX alerts_named ON stepwell.alerts (workspace, name);
+
+CREATE INDEX alerts_due ON stepwell.alerts (check_at, id) WHERE NOT paused;
 
 CREATE TABLE stepwell.codec_check (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), -- a single row
@@ -461,6 +553,21 @@ CREATE TABLE stepwell.audit (
     PRIMARY KEY (workspace, id)
 );
 
+CREATE TABLE stepwell.secrets (
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    key text COLLATE "C" NOT NULL, -- which key outside the database `wrapped` is sealed with
+    wrapped bytea NOT NULL,
+    body bytea NOT NULL,
+    use text COLLATE "C" NOT NULL, -- bearer, basic or header
+    header text COLLATE "C" NOT NULL,
+    hosts text[] NOT NULL,
+    created_at double precision NOT NULL,
+    created_by text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workspace, name)
+);
+
 -- The lane of a ticket that brings no limit along; the same text as Lane.text in domain/lanes.py.
 CREATE FUNCTION stepwell.plain_lane(workspace text, workflow text, queue text, child boolean, exempt boolean)
 RETURNS text
@@ -481,6 +588,47 @@ EXCEPTION WHEN OTHERS THEN
     RETURN to_jsonb(encode(payload, 'escape'));
 END
 $$;
+
+CREATE TABLE stepwell.collections (
+    workspace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    schema bytea NOT NULL,
+    key text COLLATE "C" NOT NULL, -- the field that is unique; '': none
+    find text[] NOT NULL,
+    records bigint NOT NULL, -- how many there are
+    created_at double precision NOT NULL,
+    created_by text COLLATE "C" NOT NULL,
+    updated_at double precision NOT NULL,
+    updated_by text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workspace, name)
+);
+
+CREATE TABLE stepwell.records (
+    workspace text COLLATE "C" NOT NULL,
+    collection text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    key text COLLATE "C", -- the term of its key field
+    body bytea NOT NULL,
+    created_at double precision NOT NULL,
+    updated_at double precision NOT NULL,
+    PRIMARY KEY (workspace, collection, id)
+);
+
+CREATE UNIQUE INDEX records_by_key ON stepwell.records (workspace, collection, key) WHERE key IS NOT NULL;
+
+-- Indexed values as JSON; keyed hashes of them where a codec hides values.
+CREATE TABLE stepwell.record_terms (
+    workspace text COLLATE "C" NOT NULL,
+    collection text COLLATE "C" NOT NULL,
+    field text COLLATE "C" NOT NULL,
+    term text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workspace, collection, field, term, id)
+);
+
+CREATE INDEX record_terms_by_id ON stepwell.record_terms (workspace, collection, id);
 
 CREATE TABLE stepwell.step_logs (
     run_id text COLLATE "C" NOT NULL,
@@ -530,7 +678,12 @@ SELECT
     to_timestamp(r.created_at) AS created_at,
     to_timestamp(r.started_at) AS started_at,
     to_timestamp(r.ended_at) AS ended_at,
-    r.test
+    r.test,
+    r.done,
+    r.total,
+    r.input_tokens,
+    r.output_tokens,
+    r.cost
 FROM stepwell.runs AS r
 LEFT JOIN stepwell.tickets AS t ON t.run_id = r.id AND t.path = '';
 

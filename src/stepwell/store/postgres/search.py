@@ -8,6 +8,8 @@ from typing import Any
 from stepwell.domain.commit import RunFilter, RunRow
 from stepwell.domain.search import (
     USUAL_TRIGGER,
+    BucketCount,
+    BucketFilter,
     RunCount,
     WaitFilter,
     WaitRow,
@@ -15,6 +17,7 @@ from stepwell.domain.search import (
     first_waits,
     key_end,
     key_limit,
+    shown_buckets,
     shown_counts,
     terms_of,
 )
@@ -55,6 +58,15 @@ class PgSearch:
         if sum(row["changes"] for row in stored) > CHANGES_READ:
             await self.fold_counts()
         return shown_counts([tuple(row)[:5] for row in stored], [tuple(row) for row in owned])
+
+    async def count_buckets(self, filter: BucketFilter) -> Sequence[BucketCount]:
+        stored = await self._reads.fetch(
+            "group_buckets",
+            *(filter.workspace, filter.workflow, filter.version, filter.queue),
+            *(filter.since, filter.until, filter.width),
+        )
+        owned = await self._reads.fetch("owned_runs", filter.workspace)
+        return shown_buckets([tuple(row) for row in stored], [tuple(row) for row in owned], filter)
 
     async def fold_counts(self) -> None:
         """Add the changes to the counts; nothing else does, and nobody waits for it."""

@@ -47,7 +47,8 @@ SELECT
     r.id, r.workspace, r.workflow, r.version, r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by, t.held IS NOT NULL AS held
+    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by, t.held IS NOT NULL AS held,
+    r.done, r.total, r.input_tokens, r.output_tokens, r.cost, coalesce(t.owner, '') AS owner
 FROM (
     SELECT f.id, f.created_at
     FROM (/* found */) AS f
@@ -56,7 +57,7 @@ FROM (
 ) AS f
 CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = f.id OFFSET 0) AS r
 LEFT JOIN LATERAL (
-    SELECT x.lease, x.held
+    SELECT x.lease, x.held, x.owner
     FROM stepwell.tickets AS x
     WHERE x.run_id = f.id
         AND x.path = ''
@@ -213,7 +214,8 @@ SELECT
     r.id, r.workspace, r.workflow, r.version, r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
     r.input, r.output, r.error, r.key, r.parent, r.root, r.tags, r.trigger, r.where_at,
-    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by, t.held IS NOT NULL AS held
+    r.created_at, r.started_at, r.ended_at, r.test, r.number, r.started_by, t.held IS NOT NULL AS held,
+    r.done, r.total, r.input_tokens, r.output_tokens, r.cost, coalesce(t.owner, '') AS owner
 FROM (
     SELECT x.key
     FROM stepwell.runs AS x
@@ -233,7 +235,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS r
 LEFT JOIN LATERAL (
-    SELECT x.lease, x.held
+    SELECT x.lease, x.held, x.owner
     FROM stepwell.tickets AS x
     WHERE x.run_id = r.id
         AND x.path = ''
@@ -270,6 +272,47 @@ FROM (
 CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = o.run_id OFFSET 0) AS r
 WHERE r.workspace = $1
 GROUP BY r.workflow, r.version, r.queue, r.status;
+
+-- name: group_buckets
+-- Each group of runs by the time of their creation: the index has all that is asked for.
+SELECT b.bucket, g.status, b.n
+FROM (
+    SELECT c.workflow, c.version, c.queue, c.status
+    FROM stepwell.run_counts AS c
+    WHERE c.workspace = $1::text
+        AND c.n <> 0
+    UNION
+    SELECT c.workflow, c.version, c.queue, c.status
+    FROM stepwell.run_count_changes AS c
+    WHERE c.workspace = $1::text
+) AS g
+CROSS JOIN LATERAL (
+    SELECT floor((x.created_at - $5::float8) / $7::float8)::int AS bucket, count(*) AS n
+    FROM stepwell.runs AS x
+    WHERE x.workspace = $1::text
+        AND x.workflow = g.workflow
+        AND x.version = g.version
+        AND x.queue = g.queue
+        AND x.status = g.status
+        AND x.created_at >= $5::float8
+        AND x.created_at < $6::float8
+    GROUP BY 1
+) AS b
+WHERE ($2::text = '' OR g.workflow = $2::text)
+    AND ($3::text = '' OR g.version = $3::text)
+    AND ($4::text = '' OR g.queue = $4::text);
+
+-- name: owned_runs
+SELECT r.workflow, r.version, r.queue, r.status, r.created_at
+FROM (
+    SELECT x.run_id
+    FROM stepwell.tickets AS x
+    WHERE x.owner IS NOT NULL
+        AND x.path = ''
+    ORDER BY x.owner, x.lease
+) AS o
+CROSS JOIN LATERAL (SELECT x.* FROM stepwell.runs AS x WHERE x.id = o.run_id OFFSET 0) AS r
+WHERE r.workspace = $1;
 
 -- name: fold_counts
 -- Adds the changes to the counts. One caller at a time: the others leave it to that one. Commits only add

@@ -22,17 +22,21 @@ from stepwell.store.postgres.limits import PgLimits
 from stepwell.store.postgres.maintenance import PgMaintenance
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.migrate import prepare
+from stepwell.store.postgres.notifications import PgNotifications
 from stepwell.store.postgres.numbers import PgNumbers
 from stepwell.store.postgres.pool.batcher import Batcher
 from stepwell.store.postgres.pool.budget import ConnectionBudget
 from stepwell.store.postgres.pool.slots import ConnectionSlots
 from stepwell.store.postgres.rates import CALLS_MAX, PgRates
 from stepwell.store.postgres.reads import PgReads
+from stepwell.store.postgres.records import PgRecords
 from stepwell.store.postgres.remote_steps import RESULTS_MAX, PgRemoteSteps
 from stepwell.store.postgres.search import PgSearch
+from stepwell.store.postgres.secrets import PgSecrets
 from stepwell.store.postgres.starts import LARGE, STARTS_MAX, PgStarts
 from stepwell.store.postgres.step_logs import PgStepLogs
 from stepwell.store.postgres.transactions import PgTransactions
+from stepwell.store.postgres.triggers import PgTriggers
 from stepwell.store.postgres.wakeups import NO_ROOM, NotifyWakeups, is_over
 from stepwell.store.postgres.workers import PgWorkers
 
@@ -57,6 +61,7 @@ class PostgresStore:
         self.polls = db.address.poll_only
         self._wakeups = NotifyWakeups(db.address, self._make_way)
         self.listen, self.hint = self._wakeups.listen, self._wakeups.hint
+        self.hears = self._wakeups.hears
         self._idle_check: asyncio.Task[None] | None = None
         self._warm_up: asyncio.Task[None] | None = None
         self._request: asyncio.Task[None] | None = None
@@ -74,13 +79,17 @@ class PostgresStore:
         self._emits = Batcher(messages.emit, BATCH_MEMBERS_MAX)
         self.deliver, self.read_inbox = self._deliveries.submit, messages.read_inbox
         self.emit, self.fan_out = self._emits.submit_one, messages.fan_out
+        self.read_fan_out = messages.read_fan_out
         self.published = messages.published
 
         self._numbers = PgNumbers(db)
         self._starts = starts = PgStarts(db, limits, self._numbers)
         self._start_calls = Batcher(starts.start, STARTS_MAX)
-        self._rated_calls = Batcher(PgRates(db, starts).start_within, CALLS_MAX)
+        rates = PgRates(db, starts)
+        self._rated_calls = Batcher(rates.start_within, CALLS_MAX)
         self.start_within = self._rated_calls.submit_one
+        self.put_start_rate, self.drop_start_rate = rates.put_start_rate, rates.drop_start_rate
+        self.read_start_rates = rates.read_start_rates
 
         self._commits = commits = PgCommits(db, starts, messages)
         self._transactions = PgTransactions(db, commits)
@@ -106,6 +115,7 @@ class PostgresStore:
 
         search = PgSearch(db, reads)
         self.list_runs, self.count_runs = search.list_runs, search.count_runs
+        self.count_buckets = search.count_buckets
         self.list_waits = search.list_waits
         self._workers = workers = PgWorkers(db, search)
         self.heartbeat, self.deregister, self.reap = workers.heartbeat, workers.deregister, workers.reap
@@ -121,17 +131,44 @@ class PostgresStore:
         self.read_codec_check = definitions.read_codec_check
         self.write_codec_check = definitions.write_codec_check
 
+        triggers = PgTriggers(db, reads, self._starts)
+        self.put_trigger, self.drop_trigger = triggers.put_trigger, triggers.drop_trigger
+        self.read_trigger, self.list_triggers = triggers.read_trigger, triggers.list_triggers
+        self.fire_due, self.advance_trigger = triggers.fire_due, triggers.advance_trigger
+
+        notifications = PgNotifications(db, reads)
+        self.take_notifications = notifications.take_notifications
+        self.settle_notification = notifications.settle_notification
+        self.purge_notifications = notifications.purge_notifications
+        self.put_alert, self.drop_alert = notifications.put_alert, notifications.drop_alert
+        self.list_alerts, self.take_alerts = notifications.list_alerts, notifications.take_alerts
+        self.settle_alert, self.find = notifications.settle_alert, notifications.find
+
         access = PgAccess(db, reads)
         self.put_credential, self.read_credential = access.put_credential, access.read_credential
         self.list_credentials, self.revoke_credential = access.list_credentials, access.revoke_credential
         self.mark_used = access.mark_used
         self.add_audit, self.list_audit = access.add_audit, access.list_audit
 
+        secrets = PgSecrets(db, reads)
+        self.put_secret, self.read_secret = secrets.put_secret, secrets.read_secret
+        self.list_secrets, self.drop_secret = secrets.list_secrets, secrets.drop_secret
+        self.read_outdated_secrets = secrets.read_outdated_secrets
+        self.rewrap_secret = secrets.rewrap_secret
+
+        records = PgRecords(db, reads)
+        self.put_collection, self.read_collection = records.put_collection, records.read_collection
+        self.list_collections, self.drop_collection = records.list_collections, records.drop_collection
+        self.clear_collection, self.change_record = records.clear_collection, records.change_record
+        self.record_change, self.read_record = records.record_change, records.read_record
+        self.find_records = records.find_records
+
         step_logs = PgStepLogs(db, reads)
         self.add_log_lines, self.read_log_lines = step_logs.add_log_lines, step_logs.read_log_lines
 
-        maintenance = PgMaintenance(db)
+        maintenance = PgMaintenance(db, reads)
         self.read_size, self.find_faults = maintenance.read_size, maintenance.find_faults
+        self.find_other_workspace = maintenance.find_other_workspace
         self.back_up, self.stored_schema = maintenance.back_up, maintenance.stored_schema
 
         archive = PgArchive(db, self._numbers)

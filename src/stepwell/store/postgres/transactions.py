@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.domain.commit import Commit, Committed, LogRow, Outcome
+from stepwell.domain.commit import Commit, Committed, LogRow, Outcome, counting
 from stepwell.domain.fence import was_already_written
 from stepwell.errors import InvalidRequest, StepwellError, StoreUnavailable
 from stepwell.store.postgres.commits import PgCommits
@@ -140,7 +140,7 @@ class PgTransactions:
 
     async def _write_fenced(self, connection: Connection, commit: Commit) -> Committed:
         async with asyncio.timeout(ANSWER_SECONDS):
-            if commit.cross_run:
+            if commit.cross_run or counting([commit]):
                 numbers = await self._commits.numbers_for([commit])
                 [committed] = await self._commits.write_reaching(connection, [commit], numbers)
             else:

@@ -1,16 +1,17 @@
 """Wakeups: hints between processes by LISTEN and NOTIFY, over a connection of their own.
 
-A notification is empty and coalesced: at most one in 5 ms from a process, the first at once, and one in
-20 ms from a very busy process. It is never part of a transaction that does work, because notifying commits
-take turns in the whole database. A lost hint only costs latency: every worker looks again by itself.
+Notifications are coalesced: one statement in 5 ms from a process, the first at once, and one in 20 ms from a
+very busy process. They are never part of a transaction that does work, because notifying commits take turns
+in the whole database. A lost hint only costs latency: every worker looks again by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from stepwell.store.followers import ASK, WORK
 from stepwell.store.postgres.pool.budget import MAKE_ROOM_SECONDS
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect, pauses
 from stepwell.store.postgres.pool.dsn import Address
@@ -20,6 +21,7 @@ BUSY_HINT_SECONDS = 0.02
 BUSY_RATE = 800.0  # hints a second
 CHECK_SECONDS = 10.0  # between checks that the connection still works
 CHECK_ANSWER_SECONDS = 5.0
+_QUOTE = "'"
 NO_ROOM = "no room"  # the payload from an engine that has no connection for a kind of its work
 # NOTIFY writes to the server's log too, but a hint may be lost: do not wait for the disk.
 SETTINGS = ENGINE_SETTINGS | {"synchronous_commit": "off"}
@@ -32,9 +34,10 @@ class NotifyWakeups:
         self._address = address
         self._make_way = make_way
         self.channel = f"stepwell_{address.schema}"[:63]
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[str], None]] = []
         self._wanted: asyncio.Event = asyncio.Event()  # a hint is to be sent
         self._hints = 0  # since the last NOTIFY
+        self._texts: dict[str, None] = {}  # the different ones among them
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
         self._connection: Connection = None
@@ -47,7 +50,10 @@ class NotifyWakeups:
         if self._callbacks:
             self._begin()
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def hears(self) -> bool:
+        return self._connection is not None
+
+    def listen(self, callback: Callable[[str], None]) -> Callable[[], None]:
         self._callbacks.append(callback)
         self._begin()
 
@@ -57,9 +63,10 @@ class NotifyWakeups:
 
         return stop
 
-    def hint(self) -> None:
+    def hint(self, text: str = "") -> None:
         if self._is_open:
             self._hints += 1
+            self._texts[text] = None
             self._wanted.set()
             self._begin()
 
@@ -97,12 +104,17 @@ class NotifyWakeups:
                 await connection.add_listener(self.channel, self._on_notification)
                 pause = pauses()
                 self._connection, self._gave_up = connection, False
-                self._notify()  # hints may have been missed while we were not connected
+                self._notify(WORK)  # hints may have been missed while we were not connected
+                self._notify(ASK)
+                if self._callbacks:
+                    self.hint(ASK)
                 await self._serve(connection)
             except Exception:  # nobody awaits this task: connect again after any error
                 await asyncio.sleep(MAKE_ROOM_SECONDS if self._gave_up else next(pause, 2.0))
             finally:
-                self._connection = None
+                if self._connection is not None:
+                    self._connection = None
+                    self._notify(WORK)  # who relied on hints looks by itself from now on
                 if connection is not None:
                     connection.terminate()
 
@@ -118,14 +130,22 @@ class NotifyWakeups:
                     continue
             busy = self._hints >= BUSY_RATE * pause
             self._wanted.clear()
-            self._hints = 0
+            self._hints, texts, self._texts = 0, self._texts, {}
             try:
-                await connection.execute(f'NOTIFY "{self.channel}"', timeout=CHECK_ANSWER_SECONDS)
+                await connection.execute(self._statement(texts), timeout=CHECK_ANSWER_SECONDS)
             except BaseException:
-                self._wanted.set()  # the next connection sends it
+                self._texts |= texts  # the next connection sends them
+                self._wanted.set()
                 raise
             pause = BUSY_HINT_SECONDS if busy else HINT_SECONDS
             await asyncio.sleep(pause)
+
+    def _statement(self, texts: Iterable[str]) -> str:
+        """One message to the server and one transaction, whatever the number of hints."""
+        return ";".join(
+            f'NOTIFY "{self.channel}"' + (f", '{text.replace(_QUOTE, 2 * _QUOTE)}'" if text else "")
+            for text in texts or [WORK]
+        )
 
     def _on_notification(self, connection: Connection, process: int, channel: str, payload: str) -> None:
         if connection.is_closed():
@@ -133,14 +153,14 @@ class NotifyWakeups:
         if payload == NO_ROOM:
             self._make_way()
         elif process != connection.get_server_pid():  # our own hints come back to us
-            self._notify()
+            self._notify(payload)
 
     def _broken(self, connection: Connection) -> None:
         self._wanted.set()  # wakes _serve: its hint fails and is sent by the next connection
 
-    def _notify(self) -> None:
+    def _notify(self, text: str) -> None:
         for callback in list(self._callbacks):
-            callback()
+            callback(text)
 
 
 def is_over(task: asyncio.Task[None] | None) -> bool:

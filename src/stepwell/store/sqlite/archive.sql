@@ -21,7 +21,7 @@ ORDER BY depth, id;
 SELECT
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
     priority, parent, parent_path, root, tags, "trigger", where_at, created_at, started_at, ended_at, test,
-    started_by
+    started_by, done, total, input_tokens, output_tokens, cost
 FROM runs
 WHERE id = ?1;
 
@@ -54,9 +54,9 @@ CROSS JOIN runs ON runs.id = coalesce(
 INSERT INTO runs (
     id, workspace, workflow, version, kind, hash, status, input, output, error, key, digest, queue, lane,
     priority, parent, parent_path, root, tags, "trigger", where_at, created_at, started_at, ended_at, test,
-    started_by, number
+    started_by, done, total, input_tokens, output_tokens, cost, number
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: restore_ticket
 INSERT INTO tickets (

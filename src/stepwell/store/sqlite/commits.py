@@ -8,13 +8,26 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace
 
-from stepwell.domain.commit import Commit, Committed, Finish, LogRow, Message, NewRun, Outcome, Park
+from stepwell.domain.commit import (
+    Commit,
+    Committed,
+    Finish,
+    LogRow,
+    Message,
+    NewRun,
+    Outcome,
+    Park,
+    counting,
+    cross_run,
+)
 from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.domain.fork.run_copy import refused_child
 from stepwell.domain.search import word_terms
+from stepwell.domain.usage import figures_of
 from stepwell.store.sqlite.archive import wait_values, write_copy
 from stepwell.store.sqlite.errors import BAD_VALUE
 from stepwell.store.sqlite.messages import InboxWriter, deliver
+from stepwell.store.sqlite.notifications import add_notifications
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import start
 
@@ -74,23 +87,28 @@ def write(session: Session, members: Sequence[Commit]) -> list[Committed]:
     fences = {row[0]: Fence(*row) for row in session.rows("fences", wanted)}
     answers: list[Committed] = []
     accepted: list[tuple[Commit, Fence, float]] = []
+    now, ok = session.now, Outcome.OK
     for member in members:
         fence = fences.get(member.run_id)
         if fence is None:
             answers.append(not_written(session, member, Outcome.LOST, 0))
             continue
         outcome = check_fence(member, lease=fence.lease, head=fence.head, wakes=fence.wakes)
-        if outcome is not Outcome.OK:
+        if outcome is not ok:
             answers.append(not_written(session, member, outcome, fence.wakes))
             continue
-        at = max(session.now, fence.at)
+        at = now if now > fence.at else fence.at
         accepted.append((member, fence, at))
-        answers.append(Committed(Outcome.OK, fence.wakes, at))
+        answers.append(Committed(ok, fence.wakes, at))
     if not accepted:
         return answers
     _append(session, accepted)
-    _note(session, accepted)
-    woken, notices = _reach_out(session, accepted)
+    woken: dict[str, int] = {}
+    notices: list[Message] = []
+    more = [entry for entry in accepted if not entry[0].events_only]
+    if more:
+        _note(session, more)
+        woken, notices = _reach_out(session, more)
     _end(session, accepted)
     if notices:  # after the park that they end
         for notice, delivery in zip(notices, deliver(session, [notices])[0], strict=True):
@@ -125,7 +143,7 @@ def _append(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -
 
 
 def _note(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> None:
-    """Delete consumed messages; open and close waits."""
+    """Delete consumed messages; open and close waits; count what steps used."""
     members = [member for member, _, _ in accepted]
     consumed = [(member.run_id, key) for member in members for key in member.consumed]
     opened = [
@@ -140,6 +158,9 @@ def _note(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> 
         session.many("put_wait", opened)
     if closed:
         session.many("delete_wait", closed)
+    figures = [figures_of(member.run_id, member.used, member.marks) for member in counting(members)]
+    if figures:
+        session.many("count_figures", figures)
 
 
 def _reach_out(
@@ -149,9 +170,9 @@ def _reach_out(
 
     Return how often each member woke itself, and the notices of children that were refused.
     """
-    reaching = [(member, fence) for member, fence, _ in accepted if member.cross_run]
-    if not reaching:
+    if not cross_run([member for member, _, _ in accepted]):
         return {}, []
+    reaching = [(member, fence) for member, fence, _ in accepted if member.cross_run]
     now = session.now
     closed = [(member.run_id, path) for member, _ in reaching for path in member.tickets_closed]
     if closed:
@@ -163,6 +184,9 @@ def _reach_out(
     ]
     if opened:
         session.many("put_remote_ticket", opened)
+    people = [row for member, _ in reaching for row in member.notifications]
+    if people:
+        add_notifications(session, people)
     runs = [run for member, _ in reaching for run in member.starts]
     notices = _start_children(session, runs) if runs else []
     messages = [message for member, _ in reaching for message in member.deliveries]
@@ -192,9 +216,13 @@ def _start_children(session: Session, runs: Sequence[NewRun]) -> list[Message]:
 
 def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> None:
     """Write tickets and runs: an owner continues, parks or finishes."""
-    continued, parked, parked_runs, finished, words = [], [], [], [], []
+    grown, continued, parked, parked_runs, finished, words = [], [], [], [], [], []
     for member, fence, at in accepted:
         then = member.then
+        if member.events_only and not fence.losses and not fence.lost_lease:  # the everyday step
+            base = fence.base if member.base is None else member.base
+            grown.append((member.run_id, fence.head + len(member.events), at, base))
+            continue
         if isinstance(then, Finish):
             finished.append(
                 (
@@ -204,20 +232,26 @@ def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> N
             )
             words += [(member.run_id, term) for term in word_terms(then.words)]
             continue
+        losses = 0 if member.settled else fence.losses
+        lost_lease = "" if member.events else fence.lost_lease
         row = (
             member.run_id,
             fence.head + len(member.events),
             at if member.events else fence.at,
             fence.base if member.base is None else member.base,
-            0 if member.settled else fence.losses,
-            "" if member.events else fence.lost_lease,
         )
+        if then is None and losses == fence.losses and lost_lease == fence.lost_lease:
+            grown.append(row)
+            continue
+        after = (*row, losses, lost_lease)
         if isinstance(then, Park):
             # By the wall clock: after a jump forward and back the events' time stands still for a while.
-            parked.append((*row, due_after(then, session.now)))
+            parked.append((*after, due_after(then, session.now)))
             parked_runs.append((member.run_id, then.status.value, then.where_at, then.started_at or None))
         else:
-            continued.append(row)
+            continued.append(after)
+    if grown:
+        session.many("write_grown", grown)
     if continued:
         session.many("write_continued", continued)
     if parked:

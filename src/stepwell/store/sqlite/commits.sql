@@ -30,6 +30,13 @@ SELECT run_id, lease, head, wakes, tickets.at, base, losses, lost_lease, workspa
 FROM json_each(?1) AS wanted
 CROSS JOIN tickets ON tickets.run_id = wanted.value AND tickets.path = '';
 
+-- name: write_grown
+-- The most common one. It names no column of an index or of its condition: SQLite would check all of the
+-- queue's indexes whenever one is named, with three times the work, even if the value is the same.
+UPDATE tickets
+SET head = ?2, at = ?3, base = ?4
+WHERE run_id = ?1 AND path = '';
+
 -- name: write_continued
 -- The owner continues. The values were computed from the row as read under the same write lock.
 UPDATE tickets
@@ -92,3 +99,12 @@ FROM (
     LIMIT 1
 )
 ORDER BY seq;
+
+-- name: count_figures
+UPDATE runs
+SET done = CASE WHEN ?2 THEN ?3 ELSE done END,
+    total = CASE WHEN ?2 THEN ?4 ELSE total END,
+    input_tokens = input_tokens + ?5,
+    output_tokens = output_tokens + ?6,
+    cost = cost + ?7
+WHERE id = ?1;

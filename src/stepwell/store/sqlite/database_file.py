@@ -58,6 +58,7 @@ def open_writer(path: str, *, moving: bool = False) -> apsw.Connection:
         connection = apsw.Connection(path, statementcachesize=STATEMENTS_CACHED)
         try:
             connection.set_busy_timeout(int(OPEN_SECONDS * 1000))
+            _keep_plans(connection)
             _check_file(connection, path)
             _switch_to_wal(connection)
             connection.execute(_WRITER)
@@ -94,9 +95,15 @@ def open_reader(path: str) -> apsw.Connection:
             path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_CACHED
         )
         connection.set_busy_timeout(int(OPEN_SECONDS * 1000))
+        _keep_plans(connection)
         connection.wal_autocheckpoint(0)
         connection.execute("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0")
     return connection
+
+
+def _keep_plans(connection: apsw.Connection) -> None:
+    """Let no plan depend on bound values: a statement that has such a one is prepared again at each use."""
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 @contextmanager

@@ -29,6 +29,11 @@ def find_faults(session: Session) -> Sequence[StoreFault]:
     return faults
 
 
+def find_other_workspace(session: Session, workspace: str) -> str:
+    row = session.row("find_other_workspace", workspace)
+    return "" if row is None or row[0] is None else str(row[0])
+
+
 def stored_schema(path: str) -> int:
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return 0

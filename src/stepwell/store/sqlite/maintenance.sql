@@ -21,7 +21,11 @@ SELECT 'definitions', (SELECT count(*) FROM definitions)
 UNION ALL
 SELECT 'credentials', (SELECT count(*) FROM credentials)
 UNION ALL
-SELECT 'audit entries', (SELECT count(*) FROM audit);
+SELECT 'audit entries', (SELECT count(*) FROM audit)
+UNION ALL
+SELECT 'secrets', (SELECT count(*) FROM secrets)
+UNION ALL
+SELECT 'records', (SELECT coalesce(sum(records), 0) FROM collections);
 
 -- name: gaps
 -- The seqs of a log are 1, 2, 3, ...
@@ -75,3 +79,20 @@ PRAGMA integrity_check(100);
 
 -- name: back_up
 VACUUM INTO ?;
+
+-- name: find_other_workspace
+-- Each part reads one entry of an index.
+SELECT min(others.workspace)
+FROM (
+    SELECT min(workspace) AS workspace FROM runs WHERE workspace > ?1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM runs WHERE workspace < ?1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM definitions WHERE workspace > ?1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM definitions WHERE workspace < ?1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM credentials WHERE workspace > ?1
+    UNION ALL
+    SELECT min(workspace) AS workspace FROM credentials WHERE workspace < ?1
+) AS others;

@@ -102,12 +102,20 @@ def read_inbox(session: Session, run_id: RunId, *, after: int = 0) -> Sequence[I
 
 def emit(session: Session, event: PublishedEvent) -> bool:
     before = session.connection.total_changes()
-    values = (event.id, event.name, event.key, event.payload, session.now, event.workspace, event.by)
+    place = (event.workspace, event.by, event.hops)
+    values = (event.id, event.name, event.key, event.payload, session.now, *place)
     session.run("insert_published", *values)
     if session.connection.total_changes() == before:
         return False
     session.run("insert_fan_out", event.id, NEEDS_EMIT, session.now)
     return True
+
+
+def read_fan_out(session: Session, claim: Claim) -> PublishedEvent | None:
+    if session.row("ticket_lease", claim.run_id, "") != (claim.lease,):
+        return None
+    row = session.row("published_event", claim.run_id)
+    return None if row is None else PublishedEvent(*row)
 
 
 def fan_out_chunk(session: Session, claim: Claim, after: str) -> str | None:

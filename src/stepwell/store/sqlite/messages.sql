@@ -45,11 +45,11 @@ LIMIT ?3;
 
 -- name: insert_published
 -- At least a microsecond after the last event of its name.
-INSERT INTO published_events (id, name, key, payload, at, workspace, sender)
+INSERT INTO published_events (id, name, key, payload, at, workspace, sender, hops)
 VALUES (
     ?1, ?2, ?3, ?4,
     max(?5, coalesce((SELECT max(at) FROM published_events WHERE workspace = ?6 AND name = ?2) + 1e-6, ?5)),
-    ?6, ?7
+    ?6, ?7, ?8
 )
 ON CONFLICT DO NOTHING;
 
@@ -60,12 +60,12 @@ INSERT OR REPLACE INTO tickets (
 VALUES (?1, '', '', ?2, '', '', 0, 0, ?3, ?3, 0, ?3);
 
 -- name: published_event
-SELECT id, name, key, payload, at, workspace, sender
+SELECT id, name, key, payload, at, workspace, sender, hops
 FROM published_events
 WHERE id = ?1;
 
 -- name: published
-SELECT id, name, key, payload, at, workspace, sender
+SELECT id, name, key, payload, at, workspace, sender, hops
 FROM published_events
 WHERE workspace = ?4 AND name = ?1 AND at >= ?2
 ORDER BY at
@@ -73,7 +73,7 @@ LIMIT ?3;
 
 -- name: published_by_key
 -- For a key among thousands: reads only its own events, not all since the run began to wait.
-SELECT id, name, key, payload, at, workspace, sender
+SELECT id, name, key, payload, at, workspace, sender, hops
 FROM published_events
 WHERE workspace = ?4 AND name = ?1 AND at >= ?2 AND key = ?5 AND key <> ''
 ORDER BY at

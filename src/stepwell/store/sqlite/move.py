@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import apsw
@@ -83,6 +84,13 @@ class SqliteSource:
     async def whole(self, table: str) -> TableRows:
         return await asyncio.to_thread(self._read, table, "", ())
 
+    async def parts(self, table: str, rows: int) -> AsyncIterator[TableRows]:
+        assert self._connection is not None
+        columns, text = await asyncio.to_thread(self._select, table, "")
+        cursor = await asyncio.to_thread(self._connection.cursor().execute, text)
+        while part := await asyncio.to_thread(lambda: list(islice(cursor, rows))):
+            yield TableRows(columns, part)
+
     async def batch(self, after: str, runs: int) -> RunBatch | None:
         return await asyncio.to_thread(self._batch, after, runs)
 
@@ -117,11 +125,15 @@ class SqliteSource:
         return TableRows(columns, rows)
 
     def _read(self, table: str, where: str, values: Sequence[Any]) -> TableRows:
+        columns, text = self._select(table, where)
+        return TableRows(columns, self._all(text, *values))
+
+    def _select(self, table: str, where: str) -> tuple[Sequence[str], str]:
         names = [row[0] for row in self._all(_SQL["list_columns"], table)]
         columns = [name for name in names if name not in _NOT_CARRIED.get(table, ())]
         listed = ", ".join(f'"{name}"' for name in columns)
         order = f"ORDER BY {_ORDER[table]}" if table in _ORDER else ""
-        return TableRows(columns, self._all(f"SELECT {listed} FROM {table} {where} {order}", *values))
+        return columns, f"SELECT {listed} FROM {table} {where} {order}"
 
     async def _rows(self, sql: str, *values: Any) -> list[Any]:
         return await asyncio.to_thread(self._all, sql, *values)

@@ -1,10 +1,18 @@
-"""Start rates of the SQLite store: windows, counted in the transaction that starts the runs."""
+"""Start rates of the SQLite store: those that were set, and windows, counted where runs start."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.domain.rates import Ledger, RatedAnswer, RatedStart, WindowKey, admitted, keys_of
+from stepwell.domain.rates import (
+    Ledger,
+    RatedAnswer,
+    RatedStart,
+    StoredRate,
+    WindowKey,
+    admitted,
+    keys_of,
+)
 from stepwell.store.sqlite.session import Session, as_list
 from stepwell.store.sqlite.starts import existing_runs, start
 
@@ -25,3 +33,15 @@ def start_within(session: Session, calls: Sequence[RatedStart]) -> Sequence[Rate
         start(session, [call.runs for call, refusal in zip(calls, full, strict=True) if refusal is None])
     )
     return [next(started) if refusal is None else refusal for refusal in full]
+
+
+def put_start_rate(session: Session, rate: StoredRate) -> None:
+    session.run("put_start_rate", *rate)
+
+
+def drop_start_rate(session: Session, per: str, seconds: float) -> bool:
+    return session.row("drop_start_rate", per, seconds) is not None
+
+
+def read_start_rates(session: Session) -> list[StoredRate]:
+    return [StoredRate(*row) for row in session.rows("read_start_rates")]

@@ -1,4 +1,4 @@
--- Start rates: windows.
+-- Start rates: windows, and the rates that were set.
 
 -- name: read_windows
 SELECT start_windows.name, start_windows.seconds, start_windows.starts
@@ -20,3 +20,17 @@ WHERE (name, seconds) IN (
     ORDER BY w.until
     LIMIT 10
 );
+
+-- name: put_start_rate
+INSERT OR REPLACE INTO start_rates (per, seconds, most, set_by)
+VALUES (?1, ?2, ?3, ?4);
+
+-- name: drop_start_rate
+DELETE FROM start_rates
+WHERE per = ?1 AND seconds = ?2
+RETURNING per;
+
+-- name: read_start_rates
+SELECT per, seconds, most, set_by
+FROM start_rates
+ORDER BY per, seconds;

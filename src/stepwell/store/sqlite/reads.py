@@ -15,7 +15,12 @@ from stepwell.domain.status import Status
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 
-def read_log(session: Session, run_id: RunId, *, after: int = 0, limit: int = 1000) -> Sequence[LogRow]:
+def read_log(
+    session: Session, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+) -> Sequence[LogRow]:
+    if bytes_max is not None:
+        rows = session.rows("read_log_within", run_id, after, limit, bytes_max)
+        return [LogRow(*row) for row in rows]
     return [LogRow(*row) for row in session.rows("read_log", run_id, after, limit)]
 
 
@@ -57,6 +62,12 @@ def run_row(row: Row) -> RunRow:
         number=row[19],
         started_by=row[20],
         held=bool(row[21]),
+        done=row[22],
+        total=row[23],
+        input_tokens=row[24],
+        output_tokens=row[25],
+        cost=row[26],
+        owner=row[27],
     )
 
 

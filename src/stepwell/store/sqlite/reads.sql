@@ -7,6 +7,21 @@ WHERE run_id = ?1 AND seq > ?2
 ORDER BY seq
 LIMIT ?3;
 
+-- The size of a payload is known without reading it.
+-- name: read_log_within
+SELECT seq, kind, path, attempt, at, payload
+FROM (
+    SELECT
+        seq, kind, path, attempt, at, payload,
+        sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before
+    FROM events
+    WHERE run_id = ?1 AND seq > ?2
+    ORDER BY seq
+    LIMIT ?3
+)
+WHERE before < ?4
+ORDER BY seq;
+
 -- name: read_log_end
 SELECT seq, kind, path, attempt, at, payload
 FROM events
@@ -20,7 +35,8 @@ SELECT
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
     runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
-    tickets.held IS NOT NULL AS held
+    tickets.held IS NOT NULL AS held, runs.done, runs.total, runs.input_tokens, runs.output_tokens, runs.cost,
+    coalesce(tickets.owner, '') AS owner
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
 WHERE runs.id = ?1;

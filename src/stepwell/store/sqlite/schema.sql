@@ -23,13 +23,19 @@
 --                     not what the runs bring along in their lane; counted from tickets, kept nowhere
 --   holds             workflows, queues and workspaces that were ever held: whether nobody may take their
 --                     runs now, since when, by whom and why
+--   start_rates       how many runs of each workflow or by each user may be started in a while, where it was set
 --   start_windows     when runs were started lately, of each workflow or by each user that has a start rate
 --   definitions       versions of workflows, for those who start runs without their code
 --   run_numbers       the last number given to a run of each workflow
 --   switches          workflows that were ever disabled: whether they are, since when, by whom and why
+--   notifications     mails and webhooks that a process has to send, and those that were sent lately
+--   alerts            what operators want to hear of, and the incidents that are not over
 --   codec_check       one row where payloads are encoded: only the codec that reads it may open this file
 --   credentials       who may call a server: keys, sessions and approval links; of their secrets only the digest
 --   audit             what callers of a server changed, or tried to change
+--   secrets           values that nodes and steps use by name, sealed with a key that is not in here
+--   collections       named sets of records of a workspace: their schema, key and indexed fields
+--   records           values of collections; record_terms has what they are found by
 --   moved             where the content of this file has gone
 --   step_logs         what the code of steps logged and printed, for people; removed with the run
 --
@@ -63,7 +69,12 @@ CREATE TABLE runs (
     ended_at REAL,
     test INTEGER NOT NULL,
     number INTEGER NOT NULL DEFAULT 0,
-    started_by TEXT NOT NULL DEFAULT ''
+    started_by TEXT NOT NULL DEFAULT '',
+    done REAL,
+    total REAL,
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cost REAL NOT NULL DEFAULT 0
 ) STRICT;
 
 -- The idempotency key. A start that has one looks here first; without one a run is known by its id.
@@ -78,6 +89,10 @@ CREATE INDEX runs_group ON runs (workspace, workflow, version, queue, status, cr
 CREATE INDEX runs_trigger ON runs (workspace, "trigger", created_at, id) WHERE "trigger" <> 'api';
 
 CREATE INDEX runs_parent ON runs (parent, created_at, id) WHERE parent <> '';
+
+-- What alerts for failed runs ask.
+CREATE INDEX runs_failed ON runs (workspace, workflow, version, queue, status, ended_at, id)
+    WHERE status IN ('failed', 'timed_out');
 
 -- What else a run is found by.
 CREATE TABLE run_terms (
@@ -236,7 +251,8 @@ CREATE TABLE published_events (
     payload BLOB NOT NULL,
     at REAL NOT NULL, -- their order: no two of a name have the same
     workspace TEXT NOT NULL DEFAULT 'default',
-    sender TEXT NOT NULL DEFAULT ''
+    sender TEXT NOT NULL DEFAULT '',
+    hops INTEGER NOT NULL DEFAULT 0 -- how many runs led to one another before it
 ) STRICT;
 
 CREATE INDEX published_events_name ON published_events (workspace, name, at);
@@ -293,6 +309,14 @@ CREATE TABLE start_windows (
 
 CREATE INDEX start_windows_until ON start_windows (until);
 
+CREATE TABLE start_rates (
+    per TEXT NOT NULL, -- workflow or user
+    seconds REAL NOT NULL,
+    most INTEGER, -- nothing: no rate, whatever engines were given
+    set_by TEXT NOT NULL,
+    PRIMARY KEY (per, seconds)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE definitions (
     n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     workspace TEXT NOT NULL,
@@ -326,6 +350,74 @@ CREATE TABLE switches (
     at REAL NOT NULL,
     PRIMARY KEY (workspace, workflow)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE triggers (
+    id TEXT NOT NULL PRIMARY KEY,
+    workspace TEXT NOT NULL,
+    type TEXT NOT NULL, -- schedule, event or one of a program
+    name TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    version TEXT NOT NULL, -- '': the latest
+    settings BLOB NOT NULL, -- JSON that only its type reads
+    start BLOB NOT NULL, -- JSON: input and options of its runs
+    matches TEXT NOT NULL, -- what finds it, such as the name of an event
+    paused BLOB, -- JSON: who paused it, when and why
+    slot REAL, -- the next time that its schedule names
+    next_at REAL, -- when it is due; NULL: not by time
+    origin TEXT NOT NULL, -- the graph that declares it
+    revision INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    created_by TEXT NOT NULL,
+    updated_at REAL NOT NULL,
+    updated_by TEXT NOT NULL,
+    state BLOB NOT NULL, -- JSON that firing writes
+    last_run TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX triggers_named ON triggers (workspace, type, name);
+
+CREATE INDEX triggers_of_workflow ON triggers (workspace, type, workflow, name);
+
+CREATE INDEX triggers_matched ON triggers (workspace, type, matches, name) WHERE matches <> '';
+
+CREATE INDEX triggers_due ON triggers (type, next_at, id) WHERE next_at IS NOT NULL;
+
+CREATE INDEX triggers_declared ON triggers (workspace, origin, type, name) WHERE origin <> '';
+
+CREATE TABLE notifications (
+    id TEXT NOT NULL PRIMARY KEY,
+    workspace TEXT NOT NULL,
+    kind TEXT NOT NULL, -- approval or alert
+    channel TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    body BLOB NOT NULL, -- JSON that only its kind reads
+    created_at REAL NOT NULL,
+    next_at REAL, -- when somebody must send it; NULL: it was sent, or given up
+    attempt INTEGER NOT NULL,
+    ended_at REAL,
+    error TEXT NOT NULL -- of the last attempt
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX notifications_due ON notifications (channel, next_at, id) WHERE next_at IS NOT NULL;
+
+CREATE INDEX notifications_ended ON notifications (ended_at, id) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE alerts (
+    id TEXT NOT NULL PRIMARY KEY,
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    settings BLOB NOT NULL, -- JSON: what it looks for, and whom it reports to
+    paused INTEGER NOT NULL,
+    check_at REAL NOT NULL,
+    turn INTEGER NOT NULL, -- counts its checks: only the last one may write
+    incidents BLOB NOT NULL, -- JSON: what it found and is not over
+    created_at REAL NOT NULL,
+    created_by TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX alerts_named ON alerts (workspace, name);
+
+CREATE INDEX alerts_due ON alerts (check_at, id) WHERE paused = 0;
 
 CREATE TABLE codec_check (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -369,6 +461,62 @@ CREATE TABLE audit (
     address TEXT NOT NULL,
     PRIMARY KEY (workspace, id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE secrets (
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    key TEXT NOT NULL, -- which key outside the database `wrapped` is sealed with
+    wrapped BLOB NOT NULL,
+    body BLOB NOT NULL,
+    use TEXT NOT NULL, -- bearer, basic or header
+    header TEXT NOT NULL,
+    hosts TEXT NOT NULL, -- JSON
+    created_at REAL NOT NULL,
+    created_by TEXT NOT NULL,
+    PRIMARY KEY (workspace, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE collections (
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    schema BLOB NOT NULL,
+    key TEXT NOT NULL, -- the field that is unique; '': none
+    find TEXT NOT NULL, -- JSON
+    records INTEGER NOT NULL, -- how many there are
+    created_at REAL NOT NULL,
+    created_by TEXT NOT NULL,
+    updated_at REAL NOT NULL,
+    updated_by TEXT NOT NULL,
+    PRIMARY KEY (workspace, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE records (
+    workspace TEXT NOT NULL,
+    collection TEXT NOT NULL,
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    key TEXT, -- the term of its key field
+    body BLOB NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    PRIMARY KEY (workspace, collection, id)
+) STRICT;
+
+CREATE UNIQUE INDEX records_by_key ON records (workspace, collection, key) WHERE key IS NOT NULL;
+
+-- Indexed values as JSON; keyed hashes of them where a codec hides values.
+CREATE TABLE record_terms (
+    workspace TEXT NOT NULL,
+    collection TEXT NOT NULL,
+    field TEXT NOT NULL,
+    term TEXT NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (workspace, collection, field, term, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX record_terms_by_id ON record_terms (workspace, collection, id);
 
 CREATE TABLE step_logs (
     run_id TEXT NOT NULL,
@@ -414,7 +562,12 @@ SELECT
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.started_at, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.ended_at, 'unixepoch') AS ended_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', nullif(tickets.due_at, 9e999), 'unixepoch') AS due_at,
-    tickets.owner AS worker
+    tickets.owner AS worker,
+    runs.done,
+    runs.total,
+    runs.input_tokens,
+    runs.output_tokens,
+    runs.cost
 FROM runs
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = '';
 

@@ -9,6 +9,8 @@ from typing import Any
 from stepwell.domain.commit import RunFilter, RunRow
 from stepwell.domain.search import (
     USUAL_TRIGGER,
+    BucketCount,
+    BucketFilter,
     RunCount,
     WaitFilter,
     WaitRow,
@@ -16,6 +18,7 @@ from stepwell.domain.search import (
     first_waits,
     key_end,
     key_limit,
+    shown_buckets,
     shown_counts,
     terms_of,
 )
@@ -94,6 +97,27 @@ def count_runs(session: Session, workspace: str) -> Sequence[RunCount]:
     finally:
         session.run("commit")
     return shown_counts(stored, owned)
+
+
+def count_buckets(session: Session, filter: BucketFilter) -> Sequence[BucketCount]:
+    span = {
+        "workspace": filter.workspace,
+        "since": filter.since,
+        "until": filter.until,
+        "width": filter.width,
+    }
+    stored: list[tuple[int, str, int]] = []
+    session.run("begin_read")
+    try:
+        for workflow, version, queue, status, _ in session.rows("run_groups", filter.workspace):
+            if filter.takes(workflow, version, queue, filter.since):
+                group = dict(group_workflow=workflow, group_version=version, group_queue=queue)
+                rows = session.rows_named("group_buckets", span | group | {"group_status": status})
+                stored += [(bucket, status, n) for bucket, n in rows]
+        owned = session.rows("owned_runs", filter.workspace)
+    finally:
+        session.run("commit")
+    return shown_buckets(stored, owned, filter)
 
 
 def list_waits(session: Session, filter: WaitFilter) -> Sequence[WaitRow]:

@@ -140,7 +140,8 @@ SELECT
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
     runs.input, runs.output, runs.error, runs.key, runs.parent, runs.root, runs.tags, runs."trigger",
     runs.where_at, runs.created_at, runs.started_at, runs.ended_at, runs.test, runs.number, runs.started_by,
-    tickets.held IS NOT NULL AS held
+    tickets.held IS NOT NULL AS held, runs.done, runs.total, runs.input_tokens, runs.output_tokens, runs.cost,
+    coalesce(tickets.owner, '') AS owner
 FROM json_each(?1) AS wanted
 CROSS JOIN runs ON runs.id = wanted.value
 LEFT JOIN tickets ON tickets.run_id = runs.id AND tickets.path = ''
@@ -162,6 +163,27 @@ WHERE owned.owner IS NOT NULL
     AND owned.path = ''
     AND runs.workspace = ?1
 GROUP BY runs.workflow, runs.version, runs.queue, runs.status;
+
+-- name: group_buckets
+-- One group of runs by the time of their creation: the index has all that is asked for.
+SELECT CAST((created_at - :since) / :width AS INTEGER) AS bucket, count(*)
+FROM runs INDEXED BY runs_group
+WHERE workspace = :workspace
+    AND workflow = :group_workflow
+    AND version = :group_version
+    AND queue = :group_queue
+    AND status = :group_status
+    AND created_at >= :since
+    AND created_at < :until
+GROUP BY bucket;
+
+-- name: owned_runs
+SELECT runs.workflow, runs.version, runs.queue, runs.status, runs.created_at
+FROM tickets AS owned INDEXED BY tickets_owned
+CROSS JOIN runs ON runs.id = owned.run_id
+WHERE owned.owner IS NOT NULL
+    AND owned.path = ''
+    AND runs.workspace = ?1;
 
 -- name: insert_term
 INSERT OR IGNORE INTO run_terms (run_id, term, workspace, created_at)

@@ -13,7 +13,7 @@ from stepwell.store import queries
 FILES = (
     *("writer", "starts", "commits", "cancel_retry", "messages", "claims", "workers"),
     *("reads", "definitions", "archive", "limits", "rates", "access", "step_logs", "holds", "search"),
-    "maintenance",
+    *("secrets", "triggers", "records", "notifications", "maintenance"),
 )
 QUERIES = queries.load("stepwell.store.sqlite", *FILES)
 STATEMENTS_CACHED = 200  # all of ours stay prepared, with room for those of transactional steps

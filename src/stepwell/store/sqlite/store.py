@@ -6,11 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from stepwell.domain.commit import Beat, Claim, DrainRequest, Reaped, WorkerInfo, WorkerRow
 from stepwell.domain.ids import WorkerId
+from stepwell.domain.records import Decide, RecordPlace
+from stepwell.errors import StepwellError
 from stepwell.store.base import REAP_CHUNK, ConnectionUse, closed, must_be_plain
 from stepwell.store.sqlite import (
     access,
@@ -25,13 +27,17 @@ from stepwell.store.sqlite import (
     limits,
     maintenance,
     messages,
+    notifications,
     rates,
     reads,
+    records,
     remote_steps,
     search,
+    secrets,
     starts,
     step_logs,
     transactions,
+    triggers,
 )
 from stepwell.store.sqlite.liveness_locks import WorkerFiles
 from stepwell.store.sqlite.reader import Reader
@@ -118,6 +124,7 @@ class SqliteStore:
     emit = _write("emit", messages.emit)
     _fan_out_chunk = _write("fan_out", messages.fan_out_chunk)
     published = _read(messages.published)
+    read_fan_out = _read(messages.read_fan_out)
 
     # Tickets
 
@@ -134,6 +141,7 @@ class SqliteStore:
     find_run = _read(reads.find_run)
     list_runs = _read(search.list_runs)
     count_runs = _read(search.count_runs)
+    count_buckets = _read(search.count_buckets)
     list_waits = _read(search.list_waits)
     read_tickets = _read(reads.read_tickets)
     read_queues = _read(reads.read_queues)
@@ -160,12 +168,38 @@ class SqliteStore:
     read_codec_check = _read(definitions.read_codec_check)
     write_codec_check = _write("codec_check", definitions.write_codec_check)
 
+    # Triggers
+
+    put_trigger = _write("put_trigger", triggers.put_trigger)
+    read_trigger = _read(triggers.read_trigger)
+    list_triggers = _read(triggers.list_triggers)
+    drop_trigger = _write("drop_trigger", triggers.drop_trigger)
+    fire_due = _write("fire_due", triggers.fire_due, light=triggers.nothing_due)
+    advance_trigger = _write("advance_trigger", triggers.advance_trigger)
+
+    # Notifications
+
+    take_notifications = _write(
+        "notifications", notifications.take_notifications, light=notifications.no_notification_due
+    )
+    settle_notification = _write("notifications", notifications.settle_notification)
+    purge_notifications = _write("notifications", notifications.purge_notifications)
+    put_alert = _write("alerts", notifications.put_alert)
+    list_alerts = _read(notifications.list_alerts)
+    drop_alert = _write("alerts", notifications.drop_alert)
+    take_alerts = _write("alerts", notifications.take_alerts, light=notifications.no_alert_due)
+    settle_alert = _write("alerts", notifications.settle_alert)
+    find = _read(notifications.find)
+
     # Limits
 
     put_limit = _write("put_limit", limits.put_limit)
     drop_limit = _write("drop_limit", limits.drop_limit)
     read_limits = _read(limits.read_limits)
     read_lanes = _read(limits.read_lanes)
+    put_start_rate = _write("put_start_rate", rates.put_start_rate)
+    drop_start_rate = _write("drop_start_rate", rates.drop_start_rate)
+    read_start_rates = _read(rates.read_start_rates)
 
     # Access
 
@@ -177,6 +211,26 @@ class SqliteStore:
     add_audit = _write("access", access.add_audit)
     list_audit = _read(access.list_audit)
 
+    # Secrets
+
+    put_secret = _write("secrets", secrets.put_secret)
+    read_secret = _read(secrets.read_secret)
+    list_secrets = _read(secrets.list_secrets)
+    drop_secret = _write("secrets", secrets.drop_secret)
+    read_outdated_secrets = _read(secrets.read_outdated_secrets)
+    rewrap_secret = _write("secrets", secrets.rewrap_secret)
+
+    # Records
+
+    put_collection = _write("collections", records.put_collection)
+    read_collection = _read(records.read_collection)
+    list_collections = _read(records.list_collections)
+    drop_collection = _write("collections", records.drop_collection)
+    clear_collection = _write("collections", records.clear_collection)
+    _change_record = _write("records", records.change_record)
+    read_record = _read(records.read_record)
+    find_records = _read(records.find_records)
+
     # Logs of steps
 
     add_log_lines = _write("add_log_lines", step_logs.add_log_lines)
@@ -186,6 +240,7 @@ class SqliteStore:
 
     read_size = _read(maintenance.read_size)
     find_faults = _read(maintenance.find_faults)
+    find_other_workspace = _read(maintenance.find_other_workspace)
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] | None = None) -> None:
         """With a `clock`, leases run on it too; otherwise they run on the host's time since boot."""
@@ -266,6 +321,17 @@ class SqliteStore:
         while after is not None:
             after = await self._fan_out_chunk(claim, after)
 
+    # Records
+
+    async def change_record(self, place: RecordPlace, decide: Decide) -> Any:
+        result = await self._change_record(place, decide)
+        if isinstance(result, StepwellError):
+            raise result
+        return result
+
+    def record_change(self, place: RecordPlace, decide: Decide) -> Callable[[Any], Any]:
+        return transactions.RecordBody(partial(records.change, place=place, decide=decide))
+
     # Workers
 
     async def register(self, worker: WorkerInfo) -> None:
@@ -305,8 +371,11 @@ class SqliteStore:
 
     # Wakeups
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[str], None]) -> Callable[[], None]:
         return self._wakeups.listen(callback)
 
-    def hint(self) -> None:
-        self._wakeups.hint()
+    def hint(self, text: str = "") -> None:
+        self._wakeups.hint(text)
+
+    def hears(self) -> bool:
+        return self._wakeups.hears()

@@ -7,9 +7,11 @@ touch ours. Nobody else can write meanwhile, so its statements have a time limit
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from typing import Any
 
 import apsw
@@ -25,12 +27,9 @@ from stepwell.store.sqlite.thread_queue import RolledBack
 BODY_SECONDS = 10.0  # less than the 15 s for which others wait for the write lock
 PROGRESS_STEPS = 10_000  # of SQLite's machine between two looks at the clock; less than a millisecond
 
-OURS = frozenset(
-    {
-        *("runs", "events", "tickets", "inbox", "waits", "published_events"),
-        *("workers", "contact", "definitions", "limits", "holds", "start_windows"),
-    }
-)
+_SCHEMA = files("stepwell.store.sqlite").joinpath("schema.sql").read_text()
+OURS = frozenset(re.findall(r"^CREATE TABLE (\w+)", _SCHEMA, re.MULTILINE))
+OUR_VIEWS = frozenset(re.findall(r"^CREATE VIEW (\w+)", _SCHEMA, re.MULTILINE))
 _WRITES = frozenset(
     {
         *(apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE, apsw.SQLITE_DROP_TABLE),
@@ -97,10 +96,24 @@ class StepConnection:
             cursor.close(True)
 
 
+class RecordBody:
+    """A change of a record: it may write our tables, so it needs no guard."""
+
+    def __init__(self, work: Callable[[Session], Any]) -> None:
+        self._work = work
+
+    def __call__(self, session: Session) -> Any:
+        return self._work(session)
+
+
 def transact(session: Session, body: Callable[[Any], Any], turn: Turn) -> Committed:
     try:
-        with _guarded(session.connection) as connection:
-            result = body(connection)
+        if isinstance(body, RecordBody):
+            result = body(session)
+        else:
+            allow = _allow_strictly if getattr(body, "strict", False) else _allow
+            with _guarded(session.connection, allow) as connection:
+                result = body(connection)
         if isinstance(result, Coroutine):
             result.close()
             raise InvalidDefinition(
@@ -125,11 +138,11 @@ def transact(session: Session, body: Callable[[Any], Any], turn: Turn) -> Commit
 
 
 @contextmanager
-def _guarded(connection: apsw.Connection) -> Iterator[StepConnection]:
+def _guarded(connection: apsw.Connection, allow: apsw.Authorizer) -> Iterator[StepConnection]:
     until = time.monotonic() + BODY_SECONDS
     step_connection = StepConnection(connection)
     # Setting an authorizer makes SQLite prepare every statement again, even a cached COMMIT.
-    connection.set_authorizer(_allow)
+    connection.set_authorizer(allow)
     connection.set_progress_handler(lambda: time.monotonic() > until, PROGRESS_STEPS)
     try:
         yield step_connection
@@ -149,5 +162,28 @@ def _allow(
     if action == apsw.SQLITE_ALTER_TABLE and (second or "").lower() in OURS:
         return apsw.SQLITE_DENY
     if action == apsw.SQLITE_PRAGMA and (first or "").lower() not in _PRAGMAS:
+        return apsw.SQLITE_DENY
+    return apsw.SQLITE_OK
+
+
+# What a statement of a graph may do: read and change rows of tables that are not ours.
+_ROWS = frozenset(
+    {
+        *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),
+        *(apsw.SQLITE_RECURSIVE, apsw.SQLITE_FUNCTION),
+    }
+)
+_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
+
+
+def _allow_strictly(
+    action: int, first: str | None, second: str | None, schema: str | None, trigger: str | None
+) -> int:
+    name = (first or "").lower()
+    if action not in _ROWS or (action == apsw.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS):
+        return apsw.SQLITE_DENY
+    if action not in (apsw.SQLITE_SELECT, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE) and (
+        name in OURS or name in OUR_VIEWS or name.startswith(("sqlite_", "pragma_", "dbstat"))
+    ):
         return apsw.SQLITE_DENY
     return apsw.SQLITE_OK

@@ -1,7 +1,8 @@
 """Wakeups: hints between the processes that use one file.
 
-Each listener binds a datagram socket in `<database>.hints`; a notifier sends one byte to each. A full
-socket needs no second hint, and a socket that refuses belongs to a dead process.
+Each listener binds a datagram socket in `<database>.hints`; a notifier sends a few bytes to each. A full
+socket needs no second hint at work; other hints are sent again. A socket that refuses belongs to a dead
+process.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from stepwell.store.followers import ASK
+
 PATH_MAX = 100  # bytes; a socket's address may have 107 on Linux, 103 elsewhere
 ENDING = ".sock"
 TICK_SECONDS = 0.05
+LATE_SECONDS = 0.005  # until a hint to a full socket is sent again
+LATE_TRIES = 200  # then its process is frozen
+_WORK = b"!"
+_TEXT_MAX = 65_536
 
 
 class SocketWakeups:
@@ -26,17 +33,23 @@ class SocketWakeups:
         self._name = f"{os.getpid()}-{os.urandom(4).hex()}{ENDING}"
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[str], None]] = []
         self._sender: socket.socket | None = None
         self._seen = 0
         self._sure_at = 0.0
         self._others: list[str] = []
+        self._late: dict[str, dict[bytes, int]] = {}  # listener -> hint -> how often it was tried
+        self._late_timer: asyncio.TimerHandle | None = None
 
     # Receiving
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def hears(self) -> bool:
+        return self._socket is not None
+
+    def listen(self, callback: Callable[[str], None]) -> Callable[[], None]:
         if self._socket is None:
             self._open()
+            self.hint(ASK)
         self._listeners.append(callback)
 
         def stop() -> None:
@@ -66,25 +79,30 @@ class SocketWakeups:
 
     def _receive(self) -> None:
         assert self._socket is not None
+        heard: dict[bytes, None] = {}
         try:
             while True:
-                self._socket.recv(16)
+                heard[self._socket.recv(_TEXT_MAX)] = None
         except OSError:  # nothing more
             pass
-        for callback in list(self._listeners):
-            callback()
+        for data in heard:
+            text = "" if data == _WORK else data.decode("ascii", "replace")
+            for callback in list(self._listeners):
+                callback(text)
 
     # Sending
 
-    def hint(self) -> None:
+    def hint(self, text: str = "") -> None:
         try:
             changed = os.stat(self._place).st_mtime_ns
         except OSError:
             return  # nobody ever listened
         if changed != self._seen or time.monotonic() < self._sure_at:
             self._look(changed)
+        data = text.encode() or _WORK
         for name in self._others:
-            self._send(name)
+            if not self._sent(name, data) and data != _WORK:
+                self._send_later(name, data)
 
     def _look(self, changed: int) -> None:
         """List the listeners, only if the folder changed: hints are sent after every commit.
@@ -101,17 +119,36 @@ class SocketWakeups:
         if changed != self._seen:
             self._seen, self._sure_at = changed, time.monotonic() + TICK_SECONDS
 
-    def _send(self, name: str) -> None:
+    def _sent(self, name: str, data: bytes) -> bool:
+        """Send a hint; False: the socket is full."""
         try:
             if self._sender is None:
                 self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
                 self._sender.setblocking(False)
             try:
-                self._sender.sendto(b"!", self._address(name))
+                self._sender.sendto(data, self._address(name))
             except ConnectionRefusedError:  # its process died
                 (self._folder / name).unlink(missing_ok=True)
-        except OSError:  # full, or just removed
+        except BlockingIOError:
+            return False
+        except OSError:  # just removed
             pass
+        return True
+
+    def _send_later(self, name: str, data: bytes) -> None:
+        self._late.setdefault(name, {}).setdefault(data, 0)
+        if self._late_timer is None:
+            loop = asyncio.get_running_loop()
+            self._late_timer = loop.call_later(LATE_SECONDS, self._send_late)
+
+    def _send_late(self) -> None:
+        self._late_timer = None
+        late, self._late = self._late, {}
+        for name, hints in late.items():
+            for data, tries in hints.items():
+                if tries < LATE_TRIES and not self._sent(name, data):
+                    self._send_later(name, data)
+                    self._late[name][data] = tries + 1
 
     def _address(self, name: str) -> str:
         path = str(self._folder / name)
@@ -129,6 +166,10 @@ class SocketWakeups:
     def close(self) -> None:
         self._listeners.clear()
         self._close_socket()
+        if self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
+            self._late.clear()
         if self._sender is not None:
             self._sender.close()
             self._sender = None

@@ -1,0 +1,1 @@
+"""Triggers: what starts runs by itself."""
