@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepwell.app import Engine
+    from stepwell.authoring.ask_model import ModelAnswer, Tool, ask_model, ask_model_sync
+    from stepwell.authoring.functions.notify import notify
+    from stepwell.authoring.functions.record_steps import (
+        create_record,
+        delete_record,
+        find_records,
+        get_record,
+        update_record,
+    )
+    from stepwell.authoring.functions.source import Source, source
     from stepwell.authoring.functions.step import Step, step
     from stepwell.authoring.functions.workflow import Workflow, workflow
     from stepwell.authoring.graphs.errors import NodeError
@@ -19,16 +29,22 @@ if TYPE_CHECKING:
     from stepwell.authoring.graphs.workflow import graph
     from stepwell.authoring.machines.machine import Machine
     from stepwell.authoring.machines.transition import transition
+    from stepwell.channels.mail import MailChannel
+    from stepwell.channels.notices import Notices
+    from stepwell.channels.webhook import WebhookChannel
     from stepwell.client import Client, RunEvent, RunHandle
     from stepwell.client.rates import StartRate
     from stepwell.domain.documents import Document
     from stepwell.domain.event_schema import event_schema
     from stepwell.domain.limits import Concurrency, Limit
     from stepwell.domain.program import Context, StepContext, SyncContext
+    from stepwell.domain.records import Record
     from stepwell.domain.retry import Retry
     from stepwell.domain.state import Checkpoint
     from stepwell.domain.status import Status
     from stepwell.domain.trace import TraceEntry
+    from stepwell.domain.triggers.declared import on_event, on_schedule, on_source, on_webhook
+    from stepwell.domain.triggers.event_runs import SourceEvent
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.http_client.client import HttpClient, connect
@@ -50,15 +66,21 @@ _WHERE = {
     "InvalidGraph": "authoring.graphs.problems",
     "Limit": "domain.limits",
     "Machine": "authoring.machines.machine",
+    "MailChannel": "channels.mail",
+    "ModelAnswer": "authoring.ask_model",
     "NodeError": "authoring.graphs.errors",
     "NodeResult": "authoring.graphs.nodes.steps",
+    "Notices": "channels.notices",
     "Permanent": "errors",
+    "Record": "domain.records",
     "Retry": "domain.retry",
     "RetryAfter": "errors",
     "RunEvent": "client",
     "RunFailed": "errors",
     "RunHandle": "client",
     "Settings": "settings",
+    "Source": "authoring.functions.source",
+    "SourceEvent": "domain.triggers.event_runs",
     "StartRate": "client.rates",
     "Status": "domain.status",
     "Step": "authoring.functions.step",
@@ -68,18 +90,33 @@ _WHERE = {
     "SyncClient": "sync_client",
     "SyncContext": "domain.program",
     "SyncRunHandle": "sync_client",
+    "Tool": "authoring.ask_model",
     "TraceEntry": "domain.trace",
     "WaitTimedOut": "errors",
+    "WebhookChannel": "channels.webhook",
     "Workflow": "authoring.functions.workflow",
     "asgi": "server.app",
+    "ask_model": "authoring.ask_model",
+    "ask_model_sync": "authoring.ask_model",
     "connect": "http_client.client",
+    "create_record": "authoring.functions.record_steps",
+    "delete_record": "authoring.functions.record_steps",
     "event_schema": "domain.event_schema",
+    "find_records": "authoring.functions.record_steps",
+    "get_record": "authoring.functions.record_steps",
     "graph": "authoring.graphs.workflow",
     "merger": "authoring.graphs.nodes.join",
     "node": "authoring.graphs.nodes.steps",
+    "notify": "authoring.functions.notify",
+    "on_event": "domain.triggers.declared",
+    "on_schedule": "domain.triggers.declared",
+    "on_source": "domain.triggers.declared",
+    "on_webhook": "domain.triggers.declared",
     "run_stateless": "engine.stateless",
+    "source": "authoring.functions.source",
     "step": "authoring.functions.step",
     "transition": "authoring.machines.transition",
+    "update_record": "authoring.functions.record_steps",
     "workflow": "authoring.functions.workflow",
 }
 
@@ -96,15 +133,21 @@ __all__ = [
     "InvalidGraph",
     "Limit",
     "Machine",
+    "MailChannel",
+    "ModelAnswer",
     "NodeError",
     "NodeResult",
+    "Notices",
     "Permanent",
+    "Record",
     "Retry",
     "RetryAfter",
     "RunEvent",
     "RunFailed",
     "RunHandle",
     "Settings",
+    "Source",
+    "SourceEvent",
     "StartRate",
     "Status",
     "Step",
@@ -114,18 +157,33 @@ __all__ = [
     "SyncClient",
     "SyncContext",
     "SyncRunHandle",
+    "Tool",
     "TraceEntry",
     "WaitTimedOut",
+    "WebhookChannel",
     "Workflow",
     "asgi",
+    "ask_model",
+    "ask_model_sync",
     "connect",
+    "create_record",
+    "delete_record",
     "event_schema",
+    "find_records",
+    "get_record",
     "graph",
     "merger",
     "node",
+    "notify",
+    "on_event",
+    "on_schedule",
+    "on_source",
+    "on_webhook",
     "run_stateless",
+    "source",
     "step",
     "transition",
+    "update_record",
     "workflow",
 ]
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from os import PathLike
@@ -26,38 +27,53 @@ from typing import (
 
 from msgspec.structs import replace
 
+from stepwell.channels.notices import Notices
 from stepwell.client import Client, RunHandle
+from stepwell.client.declared_triggers import DeclaredTriggers
 from stepwell.client.graph_runs import GraphRuns
 from stepwell.client.library import GraphLibrary
 from stepwell.client.options import WhoOptions
-from stepwell.client.rates import StartRate
+from stepwell.client.rates import StartRate, StartRates
 from stepwell.client.replay_guard import refuse_in_workflow_code
 from stepwell.domain.commit import DEFAULT_WORKSPACE
+from stepwell.domain.conversation import STEP as MODEL_STEP
 from stepwell.domain.ids import Ids
-from stepwell.domain.program import Program, former_needs, needs_of
+from stepwell.domain.program import Program, StepContext, former_needs, needs_of
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
+from stepwell.domain.triggers.declared import triggers_of
 from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
     InvalidDefinition,
+    InvalidInput,
     InvalidRequest,
+    SecretsKeyMissing,
     SettingsInvalid,
     excerpt,
 )
+from stepwell.secrets.keyring import Keyring
+from stepwell.secrets.opener import SecretOpener
+from stepwell.secrets.redactor import Redactor
 from stepwell.settings import Settings
 from stepwell.store.base import Store
 from stepwell.store.encoded import encoded
 from stepwell.store.open import HINT, open_store
 from stepwell.store.payloads import PayloadCodec
+from stepwell.store.redacted import redacted
+from stepwell.store.run_workspaces import RunWorkspaces
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock, SystemIds
 
 if TYPE_CHECKING:
-    from stepwell.authoring.graphs.history.trace import GraphTrace
+    from stepwell.authoring.functions.source import Source
     from stepwell.authoring.graphs.workflow import GraphTools
+    from stepwell.channels.channels import Channel, Channels
     from stepwell.databases.connections import Connections
     from stepwell.handlers.code import Sandboxes
+    from stepwell.handlers.records import RecordHandlers
+    from stepwell.notices.loop import NoticeLoop
     from stepwell.outbound.client import OutboundClient
     from stepwell.outbound.request import OutboundRules
+    from stepwell.providers.provider import Provider, Providers
 
 _log = logging.getLogger("stepwell")
 T = TypeVar("T")
@@ -81,6 +97,11 @@ class Engine(Client):
     and events; its worker runs what its workflows and queues cover, in every workspace.
     `outbound` opens private networks to `http` nodes; by default `STEPWELL_OUTBOUND_ALLOW` does.
     `connections` are the databases of `query` nodes by name; by default `STEPWELL_CONNECTION_<NAME>`.
+    `channels` are what `notify` sends through, by name; by default `STEPWELL_CHANNEL_<NAME>`.
+    `notices` says who hears of approvals, and where people reach the server; by default
+    `STEPWELL_APPROVALS_CHANNEL`, `STEPWELL_ADDRESSES` and `STEPWELL_PUBLIC_URL`.
+    `providers` are those of `ai` nodes and `ask_model` by name; by default `STEPWELL_PROVIDER_<NAME>`.
+    `keyring` seals and opens secrets; by default `STEPWELL_SECRETS_KEY` or `STEPWELL_SECRETS_KEY_FILE`.
     """
 
     def __init__(
@@ -90,6 +111,7 @@ class Engine(Client):
         workflows: Iterable[Program | GraphSource] = (),
         steps: Iterable[Callable[..., Any]] = (),
         nodes: Iterable[Callable[..., Any]] = (),
+        sources: Iterable[Source] = (),
         queues: Iterable[str] = ("default",),
         worker: bool = True,
         settings: Settings | None = None,
@@ -101,45 +123,61 @@ class Engine(Client):
         workspace: str = DEFAULT_WORKSPACE,
         outbound: OutboundRules | None = None,
         connections: Mapping[str, str] | None = None,
+        channels: Mapping[str, Channel | str] | None = None,
+        notices: Notices | None = None,
+        providers: Mapping[str, Provider | Mapping[str, Any]] | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         if settings is not None and not isinstance(settings, Settings):
             raise SettingsInvalid(f"settings is {excerpt(settings)}", hint="give Settings(slots=100, ...)")
         self._whole: Engine = self  # of a view of another workspace: the engine with the worker
         self.settings = settings or Settings.from_env()
         self._clock = clock or SystemClock()
-        store = _store(database)
-        if codec is not None:
-            store = encoded(store, codec)
+        keyring, self._redactor = keyring or Keyring.from_env(), Redactor()
         super().__init__(
-            store,
+            _wrapped(_store(database), codec, self._redactor if keyring is not None else None),
             ids or SystemIds(),
             Notifier(),
             workspace=workspace,
             payload_bytes_max=self.settings.payload_bytes_max,
         )
-        self.set_start_rates(*_listed("start_rates", start_rates))
+        self.keyring = keyring
+        self._run_workspaces = RunWorkspaces(self._store)
+        self.secret_opener = SecretOpener(
+            self._store, keyring, self._redactor, self._clock.monotonic, self._run_workspaces
+        )
+        self.rates = StartRates(self._store, _listed("start_rates", start_rates))
         self._steps = _by_name(_listed("steps", steps))
         self._nodes = tuple(_listed("nodes", nodes))
+        self.sources = self._own_sources = {each.name: each for each in _listed("sources", sources)}
         self._graphs: GraphTools | None = None
         self._outbound_rules = outbound
         self._outbound: OutboundClient | None = None
         self._sandboxes: Sandboxes | None = None
         self._connection_urls = connections
         self._connections: Connections | None = None
+        self._channels_given = channels
+        self._channels: Channels | None = None
+        self.notices = notices or Notices.from_env()
+        self._described_providers = providers
+        self._providers: Providers | None = None
+        if providers is not None:
+            self._named_providers()  # refuses what is not one
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         if self._nodes:
             _ = self.graphs  # a worker executes custom nodes as steps when they are on its queues
         self._queues = tuple(checked_name(queue, "a queue") for queue in _listed("queues", queues))
-        self._works = worker
-        self._replay_always = replay_always
+        self._works, self._replay_always = worker, replay_always
         self._task: asyncio.Task[None] | None = None
+        self._noticing: asyncio.Task[None] | None = None
+        self.notice_loop: NoticeLoop | None = None
         self._beginning = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # that opened the engine, while it is open
-        self._stop_listening: Callable[[], None] = lambda: None
         self.worker: Worker | None = None
 
     def _bind(self) -> None:
         super()._bind()
+        self.check_condition = check_condition
         self._graph_runs = GraphRuns(self, lambda: self.graphs, self._begin_to_work, self._former_body)
         self.derived_runs.graph_rules = self._graph_runs
 
@@ -152,7 +190,7 @@ class Engine(Client):
             from stepwell.authoring.graphs.workflow import GraphTools
 
             timeouts = GraphTimeouts(self.settings.graph_timeout_seconds, self.settings.suspension_seconds)
-            whole._graphs = GraphTools(whole._nodes, whole._steps, timeouts)
+            whole._graphs = GraphTools(whole._nodes, whole._steps, timeouts, whole._named_providers)
             whole._steps.update(whole._graphs.registry.steps())
             whole._steps.update(whole._provided_steps())
         return whole._graphs
@@ -172,16 +210,34 @@ class Engine(Client):
         """Return what the built-in nodes that reach the outside do in this engine's worker."""
         from stepwell.handlers.code import Sandboxes, code_steps
         from stepwell.handlers.http import http_step
+        from stepwell.handlers.notify_node import notify_node_step
         from stepwell.handlers.query import query_step
+        from stepwell.handlers.wait import wait_step
 
         if self._sandboxes is None:
-            self._sandboxes = Sandboxes()
+            self._sandboxes = Sandboxes(lambda: self.store.find_other_workspace(self.workspace))
+        http = http_step(self._outbound_client, self.secret_opener.open)
+        query = query_step(self._named_connections)
+        looks = {"http": http.function, "query": query.function, "records": self._record_handlers().node}
         steps = [
-            http_step(self._outbound_client),
-            query_step(self._named_connections),
+            *(http, query, wait_step(looks, self._clock.time)),
+            notify_node_step(self._named_channels),
             *code_steps(self._sandboxes),
         ]
         return {step.name: step for step in steps}
+
+    def _record_steps(self) -> dict[str, StepSpec]:
+        """Return what steps and nodes of records do in this engine's worker."""
+        from stepwell.handlers.records import record_steps
+
+        return {step.name: step for step in record_steps(self._record_handlers())}
+
+    def _record_handlers(self) -> RecordHandlers:
+        from stepwell.handlers.records import RecordHandlers
+
+        return RecordHandlers(
+            self._store, self.ids, self._run_workspaces.of, lambda workspace: self.within(workspace).records
+        )
 
     def _named_connections(self) -> Connections:
         if self._connections is None:
@@ -189,6 +245,40 @@ class Engine(Client):
 
             self._connections = Connections(self._connection_urls)
         return self._connections
+
+    def _named_channels(self) -> Channels:
+        if self._channels is None:
+            from stepwell.channels.channels import Channels
+
+            self._channels = Channels(
+                self._channels_given,
+                client=self._outbound_client,
+                secret=self._channel_secret,
+                now=self._clock.time,
+            )
+        return self._channels
+
+    async def _channel_secret(self, name: str) -> str:
+        """Open a secret of a channel: it is the operator's, so not of the workspace of a run."""
+        return await self.secret_opener.value(self.workspace, name)
+
+    def _named_providers(self) -> Providers:
+        if self._providers is None:
+            from stepwell.providers.provider import Providers
+
+            self._providers = Providers(self._described_providers)
+        return self._providers
+
+    def _model_step(self) -> StepSpec:
+        """Return the step that asks models. What it needs is loaded when a model is first asked."""
+
+        async def ask(step: StepContext, request: dict[str, Any]) -> Any:
+            from stepwell.handlers.ai import ModelStep
+
+            asker = ModelStep(self._named_providers, self._outbound_client, self.secret_opener.open)
+            return await asker.ask(step, request)
+
+        return StepSpec(name=MODEL_STEP, function=ask, is_async=True, wants_context=True)
 
     def _outbound_client(self) -> OutboundClient:
         if self._outbound is None:
@@ -209,6 +299,7 @@ class Engine(Client):
         `test=True` marks a test run of an unsaved graph: pinned data is used, and the definition is
         stored nowhere else.
         """
+        await self.graphs.parse_code(graph)
         workflow = self.graphs.workflow(graph)
         await self._begin_to_work()
         start: Callable[..., Awaitable[RunHandle[Any]]] = self.start  # `graph` is not a public option
@@ -222,11 +313,6 @@ class Engine(Client):
                 whole.check_usable()  # otherwise nothing would ever stop the worker
                 await whole._start_worker()
 
-    async def trace(self, run: RunHandle[Any] | str) -> GraphTrace:
-        """Return what happened in a graph run, node by node."""
-        trace: GraphTrace = await self._graph_runs.trace(run)
-        return trace
-
     async def rerun_from_node(
         self, run: RunHandle[Any] | str, node: str, *, key: str = "", **who: Unpack[WhoOptions]
     ) -> RunHandle[Any]:
@@ -236,6 +322,14 @@ class Engine(Client):
     def _former_body(self, needs: str) -> bytes | None:
         programs = [p for p in self._programs.values() if needs in former_needs(p)]
         return programs[0].definition.body if programs else None
+
+    async def check_key(self) -> None:
+        """Refuse to serve several workspaces without a key for their secrets. The engine is open."""
+        if self.keyring is None and (other := await self.store.find_other_workspace(self.workspace)):
+            raise SecretsKeyMissing(
+                f"the database has several workspaces, such as {excerpt(other)}, and this process has no key "
+                "for their secrets"
+            )
 
     def check_usable(self) -> None:
         """Refuse unless the engine is open on this loop.
@@ -275,15 +369,28 @@ class Engine(Client):
         try:
             definitions = [p.definition for p in self._programs.values()]
             await self.store.put_definitions([replace(d, workspace=self.workspace) for d in definitions])
-            self.notifier.forward_to(self.store.hint)
-            self._stop_listening = self.store.listen(self.notifier.on_remote)
-            if self._works and (self._programs or self._steps or self._nodes):
+            for program in self._programs.values():
+                await self._declare(program)
+            self.notifier.connect(self.store)
+            if self._works and (self._programs or self._steps or self._nodes or self._own_sources):
                 await self._start_worker()
         except BaseException:
             await self.store.close()
             raise
 
+    async def _declare(self, program: Program) -> None:
+        """Let the triggers exist that a workflow declares; an older version leaves them alone."""
+        name, version = program.definition.name, program.definition.version
+        latest = await self.store.read_definition(self.workspace, name, "")
+        if latest is not None and latest.version == version:
+            await DeclaredTriggers(self).declare(name, triggers_of(program))
+
     async def _start_worker(self) -> None:
+        from stepwell.handlers.notify import notify_step
+
+        provided = notify_step(self._named_channels)
+        self._steps.setdefault(provided.name, provided)
+        self._steps.setdefault(MODEL_STEP, self._model_step())
         worker = Worker(
             self.store,
             self.notifier,
@@ -291,15 +398,50 @@ class Engine(Client):
             self.ids,
             programs=self._programs,
             steps=self._steps,
+            provided=ChainMap(self._record_steps(), self._steps),
             options=self._worker_options(),
             graphs=self._graph_program,
+            open_secrets=self.secret_opener.open_values,
+            redact=self._redactor.redact if self.keyring else None,
+            holds=holds,
+            sources=self._own_sources,
         )
         await worker.open()
         self.worker = worker
         # The parts of the worker live in its own task group; this task is the parent of that group.
         self._task = asyncio.get_running_loop().create_task(worker.run())
         self._task.add_done_callback(self._worker_ended)
+        self.begin_notices()
         self.starter = worker.local_starts  # the worker claims what it has slots for, which saves a call
+
+    def begin_notices(self) -> None:
+        """Send notifications and check alerts, until the engine is closed. Workers and servers do."""
+        if self._noticing is not None or not isinstance(self._clock, SystemClock):
+            return  # not in virtual time, where nothing may happen by itself
+        if getattr(self._store, "is_sealed", False):
+            return  # who cannot read a run cannot say what it waits for
+        from stepwell.notices.alerts import AlertChecks
+        from stepwell.notices.approvals import ApprovalNotices
+        from stepwell.notices.loop import NoticeLoop
+        from stepwell.notices.sender import NotificationSender
+
+        channels = self._named_channels()
+        if self.notices.approvals and self.notices.approvals not in channels.named:
+            _log.warning(
+                "assignees hear of approvals through channel %s, which this process does not have",
+                self.notices.approvals,
+            )
+        approvals = ApprovalNotices(self, self.notices)
+        sender = NotificationSender(self.store, channels, approvals, self.notices)
+        self.notice_loop = NoticeLoop(self.store, self.notifier, self._clock, AlertChecks(self.store), sender)
+        # The parts of the loop live in its own task group; this task is the parent of that group.
+        self._noticing = asyncio.get_running_loop().create_task(self.notice_loop.run())
+
+    async def _end_notices(self) -> None:
+        noticing, self._noticing = self._noticing, None
+        if noticing is not None:
+            noticing.cancel()
+            await asyncio.wait({noticing})
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
         self.starter = self._store
@@ -316,6 +458,8 @@ class Engine(Client):
             name=f"{socket.gethostname()}:{os.getpid()}",
             queues=self._queues,
             replay_always=self._replay_always,
+            workspace=self.workspace,
+            approvals_channel=self.notices.approvals,
             **values,
         )
 
@@ -331,9 +475,9 @@ class Engine(Client):
     async def _close(self) -> None:
         if self._loop is None:
             return
-        self._stop_listening()
-        self._stop_listening = lambda: None
+        self.notifier.disconnect()
         try:
+            await self._end_notices()
             if self.worker is not None and self._task is not None:
                 if not self._task.cancelled():
                     await self.worker.stop()  # a broken worker only signs off
@@ -357,6 +501,7 @@ class Engine(Client):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         async with self:
+            await self.check_key()
             on_start()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: stopping.set())
@@ -384,12 +529,38 @@ class Engine(Client):
             self.notifier.check()
 
 
+def holds(condition: str, values: Mapping[str, Any]) -> bool:
+    """Whether the condition of a trigger is true of what it knows."""
+    from stepwell.authoring.graphs.expressions import compile_expression
+
+    return compile_expression(condition).truth(values)
+
+
+def check_condition(condition: str) -> None:
+    """Raise BadExpression, or InvalidInput, if a trigger cannot have this condition."""
+    from stepwell.authoring.graphs.expressions import compile_expression
+
+    strange = sorted(compile_expression(condition).names - {"trigger"})
+    if strange:
+        raise InvalidInput(
+            f"the condition uses {excerpt(strange[0])}",
+            hint="what happened is in `trigger`: trigger.payload.amount > 100",
+            field="condition",
+        )
+
+
 def _store(database: str | PathLike[str] | Store) -> Store:
     if isinstance(database, str | PathLike):
         return open_store(database)
     if not hasattr(database, "put_definitions"):
         raise SettingsInvalid(f"the database is {excerpt(database)}", hint=HINT)
     return database
+
+
+def _wrapped(store: Store, codec: PayloadCodec | None, redactor: Redactor | None) -> Store:
+    if codec is not None:
+        store = encoded(store, codec)
+    return store if redactor is None else redacted(store, redactor)
 
 
 def _listed(option: str, values: Iterable[T]) -> list[T]:

@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
 from stepwell.client import Client, RunHandle
+from stepwell.client.alerts import Alerts
+from stepwell.client.event_triggers import EventTriggers
 from stepwell.client.keys import Keys
 from stepwell.client.options import (
     ForkOptions,
@@ -24,8 +26,11 @@ from stepwell.client.options import (
     RerunOptions,
     StartOptions,
 )
-from stepwell.client.rates import StartRate
+from stepwell.client.records import Records
 from stepwell.client.replay_guard import refuse_in_workflow_code
+from stepwell.client.schedules import Schedules
+from stepwell.client.secrets import Secrets
+from stepwell.client.webhooks import Webhooks
 from stepwell.domain.duration import Duration
 from stepwell.domain.new_run import NO_INPUT
 from stepwell.domain.program import Startable
@@ -39,7 +44,7 @@ In = TypeVar("In")
 R = TypeVar("R")
 T = TypeVar("T")
 P = ParamSpec("P")
-Target = TypeVar("Target")
+Target_co = TypeVar("Target_co", covariant=True)
 
 _LEAVING_SECONDS = 2.0  # for cancelled tasks to clean up
 _CHUNK = 1000  # items that one call brings from the loop's thread
@@ -165,10 +170,10 @@ class _LoopThread:
             await self._feeds.pop().close()
 
 
-class _Mirror(Generic[Target]):
+class _Mirror(Generic[Target_co]):
     """The verbs of an async object, for sync code."""
 
-    def __init__(self, thread: _LoopThread, target: Target) -> None:
+    def __init__(self, thread: _LoopThread, target: Target_co) -> None:
         self._thread = thread
         self._target = target
 
@@ -177,12 +182,12 @@ class _Mirror(Generic[Target]):
 
 
 def _verb(
-    verb: Callable[Concatenate[Target, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[_Mirror[Target], P], T]:
+    verb: Callable[Concatenate[Target_co, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Mirror[Target_co], P], T]:
     """Mirror a verb: the same parameters, and its result instead of something to await."""
 
     @wraps(verb)
-    def call(mirror: _Mirror[Target], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(mirror: _Mirror[Target_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
         work: Coroutine[Any, Any, T] = getattr(mirror._target, verb.__name__)(*args, **kwargs)
         return mirror._call(work)
 
@@ -190,12 +195,12 @@ def _verb(
 
 
 def _iterator(
-    verb: Callable[Concatenate[Target, P], AsyncIterator[T]],
-) -> Callable[Concatenate[_Mirror[Target], P], Iterator[T]]:
+    verb: Callable[Concatenate[Target_co, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Mirror[Target_co], P], Iterator[T]]:
     """Mirror a verb that is read with `async for`, to be read with `for`."""
 
     @wraps(verb)
-    def call(mirror: _Mirror[Target], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def call(mirror: _Mirror[Target_co], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         items: AsyncIterator[T] = getattr(mirror._target, verb.__name__)(*args, **kwargs)
         return mirror._thread.iterate(items)
 
@@ -252,6 +257,7 @@ class SyncRunHandle(_Mirror[RunHandle[R]], Generic[R]):
     release = _verb(RunHandle[Any].release)
     skip = _verb(RunHandle[Any].skip)
     change_delay = _verb(RunHandle[Any].change_delay)
+    set_variable = _verb(RunHandle[Any].set_variable)
     discard = _verb(RunHandle[Any].discard)
     retry = _verb(RunHandle[Any].retry)
     compensate = _verb(RunHandle[Any].compensate)
@@ -272,15 +278,87 @@ class SyncKeys(_Mirror[Keys]):
     revoke = _verb(Keys.revoke)
 
 
+class SyncAlerts(_Mirror[Alerts]):
+    """Alerts: the methods of Alerts without `await`."""
+
+    set = _verb(Alerts.set)
+    list = _verb(Alerts.list)
+    delete = _verb(Alerts.delete)
+
+
+class SyncSecrets(_Mirror[Secrets]):
+    """Secrets: the methods of Secrets without `await`."""
+
+    set = _verb(Secrets.set)
+    list = _verb(Secrets.list)
+    delete = _verb(Secrets.delete)
+    rotate = _verb(Secrets.rotate)
+
+
+class SyncRecords(_Mirror[Records]):
+    """Records: the methods of Records without `await`."""
+
+    define = _verb(Records.define)
+    collections = _verb(Records.collections)
+    collection = _verb(Records.collection)
+    drop = _verb(Records.drop)
+    create = _verb(Records.create)
+    get = _verb(Records.get)
+    find = _verb(Records.find)
+    update = _verb(Records.update)
+    delete = _verb(Records.delete)
+    restore = _verb(Records.restore)
+
+
+class SyncSchedules(_Mirror[Schedules]):
+    """Schedules: the methods of Schedules without `await`."""
+
+    create = _verb(Schedules.create)
+    list = _verb(Schedules.list)
+    get = _verb(Schedules.get)
+    update = _verb(Schedules.update)
+    delete = _verb(Schedules.delete)
+    pause = _verb(Schedules.pause)
+    resume = _verb(Schedules.resume)
+    backfill = _verb(Schedules.backfill)
+    preview = _verb(Schedules.preview)
+
+    def trigger(self, name: str, *, key: str = "", by: str = "") -> SyncRunHandle[Any]:
+        """Start a run of the schedule now, paused or not; its slot is the current time."""
+        return SyncRunHandle(self._thread, self._call(self._target.trigger(name, key=key, by=by)))
+
+
+class SyncWebhooks(_Mirror[Webhooks]):
+    """Webhooks: the methods of Webhooks without `await`."""
+
+    create = _verb(Webhooks.create)
+    list = _verb(Webhooks.list)
+    get = _verb(Webhooks.get)
+    delete = _verb(Webhooks.delete)
+    pause = _verb(Webhooks.pause)
+    resume = _verb(Webhooks.resume)
+
+
+class SyncEventTriggers(_Mirror[EventTriggers]):
+    """Triggers: the methods of EventTriggers without `await`."""
+
+    create = _verb(EventTriggers.create)
+    list = _verb(EventTriggers.list)
+    get = _verb(EventTriggers.get)
+    delete = _verb(EventTriggers.delete)
+    pause = _verb(EventTriggers.pause)
+    resume = _verb(EventTriggers.resume)
+
+
 class _StoreClient(Client):
     """A client that opens its store itself."""
 
     async def open(self) -> None:
         await self.store.open()
-        self.notifier.forward_to(self.store.hint)
-        self.store.listen(self.notifier.on_remote)
+        self.notifier.connect(self.store)
 
     async def close(self) -> None:
+        self.notifier.disconnect()
         await self.store.close()
 
 
@@ -413,6 +491,36 @@ class SyncClient(_Mirror[Client]):
         """API keys of this workspace: who may call a server of this database, and what for."""
         return SyncKeys(self._thread, self._target.keys)
 
+    @property
+    def alerts(self) -> SyncAlerts:
+        """What the workers look out for, and report through a channel."""
+        return SyncAlerts(self._thread, self._target.alerts)
+
+    @property
+    def secrets(self) -> SyncSecrets:
+        """Values that nodes and steps of this workspace use by name; they can be set, never read."""
+        return SyncSecrets(self._thread, self._target.secrets)
+
+    @property
+    def records(self) -> SyncRecords:
+        """Typed values of this workspace, in collections, in the database of its runs."""
+        return SyncRecords(self._thread, self._target.records)
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """Schedules of this workspace: which workflows start by time."""
+        return SyncSchedules(self._thread, self._target.schedules)
+
+    @property
+    def webhooks(self) -> SyncWebhooks:
+        """Webhooks of this workspace: addresses at which other services start workflows."""
+        return SyncWebhooks(self._thread, self._target.webhooks)
+
+    @property
+    def triggers(self) -> SyncEventTriggers:
+        """Triggers of this workspace: which workflows start when something happens."""
+        return SyncEventTriggers(self._thread, self._target.triggers)
+
     def export(self, run: SyncRunHandle[Any] | str, *, children: bool = True) -> bytes:
         """Write the run, and with `children` all runs below it, as one JSON file."""
         return self._call(self._target.export(_handle_of(run), children=children))
@@ -426,21 +534,24 @@ class SyncClient(_Mirror[Client]):
         handle = self._call(self._target.find(key))
         return None if handle is None else self._handle(handle)
 
-    def set_start_rates(self, *rates: StartRate) -> None:
-        """Limit how many runs this client starts in a window of time; all processes share the windows."""
-        self._target.set_start_rates(*rates)
-
     runs = _verb(Client.runs)
     counts = _verb(Client.counts)
+    histogram = _verb(Client.histogram)
     waits = _verb(Client.waits)
     approvals = _verb(Client.approvals)
     set_limit = _verb(Client.set_limit)
     drop_limit = _verb(Client.drop_limit)
     limits = _verb(Client.limits)
+    set_start_rate = _verb(Client.set_start_rate)
+    drop_start_rate = _verb(Client.drop_start_rate)
+    start_rates = _verb(Client.start_rates)
     workers = _verb(Client.workers)
     queues = _verb(Client.queues)
     emit = _verb(Client.emit)
     workflows = _verb(Client.workflows)
+    versions = _verb(Client.versions)
+    definition = _verb(Client.definition)
+    audit = _verb(Client.audit)
     hold = _verb(Client.hold)
     release = _verb(Client.release)
     holds = _verb(Client.holds)

@@ -11,11 +11,12 @@ from typing import Any, Protocol, Self, TypeVar, Unpack, overload
 
 import msgspec
 
+from stepwell.client import broadcasts
 from stepwell.client.derived_runs import UNCHANGED, DerivedRuns
 from stepwell.client.handle import RunHandle
-from stepwell.client.keys import Keys
 from stepwell.client.operations import HoldInfo, Holds, drain
 from stepwell.client.options import (
+    HistogramOptions,
     ListOptions,
     ManyOptions,
     NamedStartOptions,
@@ -25,24 +26,25 @@ from stepwell.client.options import (
     checked_keys,
     checked_options,
 )
-from stepwell.client.rates import StartRate, checked_rates, raise_if_limited, windows_of
+from stepwell.client.rates import RatePer, StartRates, checked_rate, raise_if_limited, windows_of
 from stepwell.client.replay_guard import refuse_in_workflow_code
-from stepwell.client.search import RunCounts, Search, WaitInfo
-from stepwell.client.store_access import StoreAccess
-from stepwell.client.workflows import WorkflowInfo, Workflows
-from stepwell.domain.codec import PLAIN, canonical, encoded_by_type, limited
+from stepwell.client.search import RunBucket, RunCounts, Search, WaitInfo
+from stepwell.client.secrets import Secrets
+from stepwell.client.verb_groups import VerbGroups
+from stepwell.client.workflows import WorkflowInfo, Workflows, WorkflowVersion
+from stepwell.domain.access import AuditEntry
+from stepwell.domain.codec import PLAIN, canonical, limited
 from stepwell.domain.commit import (
     DEFAULT_WORKSPACE,
     Definition,
     NewRun,
-    PublishedEvent,
     RunRow,
     Started,
     WorkerRow,
 )
 from stepwell.domain.ids import Ids, RunId
 from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
-from stepwell.domain.messages import event_id
+from stepwell.domain.manual_trigger import MANUAL
 from stepwell.domain.new_run import (
     NO_INPUT,
     EncodedInput,
@@ -53,18 +55,12 @@ from stepwell.domain.new_run import (
 )
 from stepwell.domain.program import RunOptions, Startable
 from stepwell.domain.queues import QueueUse
-from stepwell.domain.rates import Full, RatedStart, Window
+from stepwell.domain.rates import Full, RatedStart, StoredRate
 from stepwell.domain.scope_holds import HoldKind
 from stepwell.domain.search import Page
-from stepwell.domain.suggest import did_you_mean
 from stepwell.domain.text import checked_text
-from stepwell.errors import (
-    InvalidRequest,
-    KeyConflict,
-    StepwellError,
-    UnknownWorkflow,
-    excerpt,
-)
+from stepwell.errors import InvalidRequest, KeyConflict, StepwellError, excerpt
+from stepwell.secrets.keyring import Keyring
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 
@@ -81,7 +77,7 @@ class Starter(Protocol):
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]: ...
 
 
-class Client(StoreAccess):
+class Client(VerbGroups):
     """Starts runs and talks to them: `client.start(fulfil, order, key="order-42")`."""
 
     def __init__(
@@ -95,7 +91,8 @@ class Client(StoreAccess):
     ) -> None:
         super().__init__(store, ids, notifier, workspace=workspace, payload_bytes_max=payload_bytes_max)
         self.starter: Starter = store
-        self.start_rates: tuple[StartRate, ...] = ()
+        self.keyring: Keyring | None = None
+        self.rates = StartRates(store)
         self._bind()
 
     def _bind(self) -> None:
@@ -165,7 +162,8 @@ class Client(StoreAccess):
         shared = checked_options(options)
         user = shared["by"]
         runs = self._new_runs(prepared, inputs, keys, shared)
-        size = len(runs) if self.start_rates else _START_CHUNK
+        self.check_usable()
+        size = len(runs) if await self.rates.in_force() else _START_CHUNK
         chunks = [runs[at : at + size] for at in range(0, len(runs), size or 1)]
         handles: list[RunHandle[Any]] = []
         for at in range(0, len(chunks), self.store.starts_at_once):
@@ -201,9 +199,7 @@ class Client(StoreAccess):
     ) -> list[RunHandle[Any]]:
         self.check_usable()  # before the first call only: a repeated one may have been written
         watches = [self.notifier.watch(run.id) for run in runs]
-        windows: list[Window] = []
-        if self.start_rates:
-            windows = windows_of(self.start_rates, self.workspace, runs[0].workflow, user)
+        windows = windows_of(await self.rates.in_force(), self.workspace, runs[0].workflow, user)
         if windows:
             started, _ = await self.retry_call(lambda: self._start_rated(RatedStart(runs, windows), user))
         else:
@@ -243,24 +239,9 @@ class Client(StoreAccess):
         name, version = checked_text(workflow, "workflow"), checked_text(version, "version")
         definition = await self.store.read_definition(self.workspace, name, version)
         if definition is None:
-            raise await self._unknown(workflow, version)
+            raise await self._workflows.unknown(workflow, version)
         options = msgspec.json.decode(definition.options, type=RunOptions)
         return definition, options, PLAIN.decode, partial(self._named_input, definition)
-
-    async def _unknown(self, name: str, version: str) -> UnknownWorkflow:
-        definitions = await self.store.list_definitions(self.workspace)
-        versions = [d.version for d in definitions if d.name == name]
-        if versions:
-            return UnknownWorkflow(
-                f"no workflow {excerpt(name)} version {excerpt(version)} is known",
-                known=", ".join(f"{name} version {version}" for version in versions),
-            )
-        names = sorted({d.name for d in definitions})
-        return UnknownWorkflow(
-            f"no workflow {excerpt(name)} is known",
-            hint=did_you_mean(name, names),
-            known=", ".join(names) or "none",
-        )
 
     def _named_input(self, definition: Definition, input: Any) -> EncodedInput:
         if input is NO_INPUT:
@@ -284,6 +265,8 @@ class Client(StoreAccess):
         definition, run_options, _, encode = prepared
         run_id = self.ids.run_id()
         data, canonical = encode(input)
+        if options["trigger"] == MANUAL:
+            self._check_form(definition, data)
         return new_run_of(
             definition,
             run_options,
@@ -333,6 +316,13 @@ class Client(StoreAccess):
         """Count the runs of this workspace by status, and by status for each workflow and queue."""
         return await self._search.counts(workflow=workflow, queue=queue)
 
+    async def histogram(self, **asked: Unpack[HistogramOptions]) -> list[RunBucket]:
+        """Count the runs created between `since` and `until` in buckets of time, by status.
+
+        Takes `buckets`, `workflow`, `version`, `queue` and `status`. No run is loaded: an index has it all.
+        """
+        return await self._search.histogram(**asked)
+
     async def waits(
         self, *, what: str | Sequence[str] = (), name: str = "", before: str = "", limit: int = 100
     ) -> Page[WaitInfo]:
@@ -361,6 +351,14 @@ class Client(StoreAccess):
     async def workflows(self) -> list[WorkflowInfo]:
         """List the workflows of this workspace by name, with their title, and whether they are enabled."""
         return await self._workflows.list()
+
+    async def versions(self, workflow: str) -> Sequence[WorkflowVersion]:
+        """List the stored versions of a workflow, oldest first."""
+        return await self._workflows.versions(workflow)
+
+    async def definition(self, workflow: str, version: str = "") -> Definition:
+        """Return what is stored of a workflow: its latest version, or the one that is named."""
+        return await self._workflows.definition(workflow, version)
 
     async def disable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
         """Refuse new runs of a workflow (WORKFLOW_DISABLED); live ones continue. False if it was disabled."""
@@ -429,9 +427,23 @@ class Client(StoreAccess):
         limits = await self.store.read_limits()
         return [limit for limit in limits if limit.workspace in ("", self.workspace)]
 
-    def set_start_rates(self, *rates: StartRate) -> None:
-        """Limit how many runs this client starts in a window of time; all processes share the windows."""
-        self.start_rates = checked_rates(rates)
+    async def set_start_rate(
+        self, per: RatePer, limit: int | None = None, *, seconds: float = 60.0, by: str = ""
+    ) -> None:
+        """Let at most `limit` runs be started in any `seconds`, of each workflow or by each user.
+
+        Counts in all workspaces, and replaces what engines were given for the same `seconds`; None
+        means no rate. Other processes follow within five seconds.
+        """
+        await self.rates.put(self, checked_rate(per, limit, seconds, by))
+
+    async def drop_start_rate(self, per: RatePer, *, seconds: float = 60.0, by: str = "") -> bool:
+        """Remove a start rate; what engines were given applies again. False if none was set."""
+        return await self.rates.drop(self, checked_rate(per, None, seconds, by))
+
+    async def start_rates(self) -> list[StoredRate]:
+        """List the start rates that were set in the database."""
+        return list(await self.store.read_start_rates())
 
     # Workers and queues
 
@@ -445,10 +457,14 @@ class Client(StoreAccess):
 
     # Access
 
+    async def audit(self, *, before: str = "", limit: int = 100) -> Page[AuditEntry]:
+        """List who asked servers of this workspace for which change, newest first, in pages as `runs`."""
+        return await self._search.audit(before=before, limit=limit)
+
     @property
-    def keys(self) -> Keys:
-        """API keys of this workspace: who may call a server of this database, and what for."""
-        return Keys(self)
+    def secrets(self) -> Secrets:
+        """Values that nodes and steps of this workspace use by name; they can be set, never read."""
+        return Secrets(self, self.keyring or Keyring.from_env())
 
     # Broadcast events
 
@@ -460,20 +476,7 @@ class Client(StoreAccess):
         `key` is the event key, which selects among waits. An `id` makes the call safe to repeat: the
         same id is published once, and False says that it was published before.
         """
-        checked_text(name, "name")
-        data = limited(encoded_by_type(payload), f"event {excerpt(name)}", self.payload_bytes_max)
-        event = PublishedEvent(
-            event_id(self.workspace, checked_text(id, "id") or self.ids.token()),
-            name,
-            checked_text(key, "key"),
-            data,
-            0.0,
-            self.workspace,
-            checked_text(by, "by"),
-        )
-        fresh = await self.call_idempotent(lambda: self.store.emit(event))
-        self.notifier.notify_work()
-        return fresh
+        return await broadcasts.publish(self, name, payload, key=key, id=id, by=by)
 
     # Runs made from others
 

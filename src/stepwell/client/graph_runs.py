@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from stepwell.client.derived_runs import id_of
 from stepwell.client.options import WhoOptions
 from stepwell.domain import events as ev
 from stepwell.domain.fork.prefix import Edits
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId, needs_workflow
-from stepwell.errors import InvalidInput, RunNotFound, UnknownWorkflow, excerpt
+from stepwell.errors import InvalidInput, UnknownWorkflow, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.client import Client
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 class GraphReader(Protocol):
     """Reads the log of a graph run with the graph that it ran."""
 
-    def trace(self, run_id: str, log: list[ev.Event], body: bytes) -> Any: ...
     def rerun_edits(self, run_id: str, log: list[ev.Event], body: bytes, node: str) -> Edits: ...
     def output_edits(
         self, run_id: str, log: list[ev.Event], body: bytes, outputs: Mapping[str, Any]
@@ -42,13 +40,6 @@ class GraphRuns:
         self._reader = reader  # made on first use: graphs are expensive to import
         self._begin_to_work = begin_to_work
         self._former_body = former_body  # of a graph whose version was computed differently once
-
-    async def trace(self, run: RunHandle[Any] | str) -> Any:
-        run_id = id_of(run)
-        log = [ev.read(row, run_id) async for row in self._client.handle(run_id).log()]
-        if not log:
-            raise RunNotFound(f"there is no run {run_id}")
-        return self._reader().trace(run_id, log, await self._body(log[0]))
 
     async def rerun_from_node(
         self, run: RunHandle[Any] | str, node: str, *, key: str, **who: Unpack[WhoOptions]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from functools import partial
@@ -12,9 +11,8 @@ from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
-from stepwell.client import decisions, links, operations
+from stepwell.client import decisions, links, operations, removal, variables
 from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.keys import NewCredential
 from stepwell.client.open_waits import first_open_wait
@@ -30,7 +28,6 @@ from stepwell.domain.commit import (
     Message,
     NewEvent,
     RetryOutcome,
-    RunFilter,
     RunRow,
 )
 from stepwell.domain.documents import Document, Documents
@@ -48,12 +45,9 @@ from stepwell.domain.events import (
     read_as,
 )
 from stepwell.domain.fork.prefix import checkpoints
-from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import DELAY, DelayRequest
 from stepwell.domain.new_run import needs_of_run
 from stepwell.domain.problems import run_error
-from stepwell.domain.search import place_of
 from stepwell.domain.state import Checkpoint, OpenWait, RunOverview, RunState, overview_of
 from stepwell.domain.status import RETRYABLE, Status
 from stepwell.domain.step_log import LINES_PAGE
@@ -67,7 +61,6 @@ from stepwell.errors import (
     InvalidInput,
     NotCompensable,
     NotEndedYet,
-    NotRemovable,
     NotRetryable,
     NotSkippable,
     NotWaitingYet,
@@ -78,7 +71,6 @@ from stepwell.errors import (
     excerpt,
     shortened,
 )
-from stepwell.store.base import Reading
 from stepwell.store.wakeups import Ended
 
 R = TypeVar("R")
@@ -86,7 +78,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger("stepwell.client")
 _PAGE = 1000
-_FOLLOW_SECONDS = 0.25  # other processes do not send a wake-up for every event, so followers poll
 # A run started here is watched from before its start, so its end is notified without a read. Polling
 # after 50 ms cost one more read for nearly every run of fifty at once.
 _FRESH_SECONDS = 1.0
@@ -254,7 +245,7 @@ class RunHandle(Generic[R]):
                     if ended:
                         return
                     self._client.notifier.check()
-                    await self._watch.wait(_FOLLOW_SECONDS, seen)
+                    await self._watch.wait(self._client.notifier.look_in(), seen)
 
     async def _pages(self, after: int, *, follow: bool) -> AsyncGenerator[Sequence[LogRow], None]:
         """Read the log in pages; a short page, even an empty one, means that nothing more is written yet."""
@@ -272,7 +263,7 @@ class RunHandle(Generic[R]):
                     if ended or not follow:
                         return
                     self._client.notifier.check()
-                    await self._watch.wait(_FOLLOW_SECONDS, seen)
+                    await self._watch.wait(self._client.notifier.look_in(), seen)
 
     async def waiting_for(self, name: str, timeout: Duration | None = None) -> OpenWait:
         """Wait until the run waits there, and return that wait; at once if it does so already.
@@ -427,14 +418,16 @@ class RunHandle(Generic[R]):
         by: str = "",
         roles: Collection[str] = (),
         reason: str = "",
+        id: str = "",
     ) -> None:
         """Answer the only open approval, or the one at `path`; AlreadyDecided if it is not open.
 
         Raises NotAssigned if it has assignees, and neither `by` nor one of the `roles` (assignee
         `role:name`) is among them, and StarterBarred if `by` started the run and may not decide it.
         If several people must approve, each counts once, and one who denies is enough.
+        An `id` makes the call safe to repeat: the same id counts once.
         """
-        await decisions.decide(self, answer, path=path, by=by, roles=roles, reason=reason)
+        await decisions.decide(self, answer, path=path, by=by, roles=roles, reason=reason, id=id)
 
     async def approval_link(
         self,
@@ -464,17 +457,20 @@ class RunHandle(Generic[R]):
     async def remind(self, *, path: str = "", by: str = "", reason: str = "") -> OpenWait:
         """Record a reminder of an open approval, and return the approval with its assignees.
 
-        A program that notifies people follows the events of runs: the reminder is one of them.
+        If the workers have a channel for approvals, the assignees get a message. Other programs that notify
+        people follow the events of runs: the reminder is one of them.
         """
         return await decisions.remind(self, path=path, by=by, reason=reason)
 
-    async def trigger(self, transition: str, payload: Any = None, *, by: str = "", reason: str = "") -> None:
+    async def trigger(
+        self, transition: str, payload: Any = None, *, by: str = "", reason: str = "", id: str = ""
+    ) -> None:
         """Take a transition that a machine waits for.
 
         Raises WrongPlace if the transition does not fit the place of the machine, and AlreadyDecided if
-        somebody was faster. A `signal` of that name waits until it fits.
+        somebody was faster. A `signal` of that name waits until it fits. The same `id` counts once.
         """
-        await decisions.trigger(self, transition, payload, by=by, reason=reason)
+        await decisions.trigger(self, transition, payload, by=by, reason=reason, id=id)
 
     def _delivered(self, outcome: Delivery, what: str) -> None:
         match outcome:
@@ -550,28 +546,26 @@ class RunHandle(Generic[R]):
         before the run hears of the change has fired.
         """
         await self._check()
-        asked = DelayRequest(seconds=seconds(to, name="to"), by=checked_text(by, "by"), reason=clean(reason))
-        timer = operations.open_timer(self.id, await self.waits(), checked_text(path, "path"))
-        message = Message(
-            run_id=self.id,
-            key=f"{DELAY}/{self._client.token()}",
-            kind=DELAY,
-            name=timer,
-            payload=msgspec.json.encode(asked),
-            by=by,
-        )
-        self._delivered(await self._client.deliver(message), "the change")
+        change = partial(operations.change_delay, self._client, self.id, await self.waits(), to)
+        self._delivered(await change(path=path, by=by, reason=reason), "the change")
+
+    async def set_variable(
+        self, name: str, value: Any, *, id: str = "", by: str = "", reason: str = ""
+    ) -> None:
+        """Give a variable of a graph run that waits, or is held, another value.
+
+        The run takes it in at once, or when it is released: whatever it decides from then on sees the value
+        as `ctx.name`, in every branch. The same `id` counts once. Raises NotSettable if the run is not
+        a graph, works, or has no such variable.
+        """
+        asked = variables.message(self._client, self.id, name, value, id=id, by=by, reason=reason)
+        variables.check_waits(await self.info())
+        await variables.check_known(self.id, name, await self._events(), self._graph)
+        self._delivered(await self._client.deliver(asked), f"the value of {name}")
 
     async def discard(self, *, by: str = "", reason: str = "") -> None:
         """Stop a test run and delete it with all runs below it, without cleanup. Refuses other runs."""
-        checked_text(by, "by")
-        if not (await self.info()).test:
-            raise NotRemovable(
-                f"run {self.id} is not a test run",
-                hint="cancel it and wait for its end, then delete it; nothing was changed",
-            )
-        while (live := await _first_live(self._client.store, await self.info())) is not None:
-            await operations.force_end(self._client, live.id, by=by, reason=clean(reason) or "discarded")
+        await removal.end_test_run(self._client, self.info, by=by, reason=reason)
         await self.delete(by=by, reason=reason)
 
     async def skip(self, output: Any = None, *, path: str = "", by: str = "", reason: str = "") -> None:
@@ -652,48 +646,12 @@ class RunHandle(Generic[R]):
 
         Nothing of them is kept: who deleted them and why goes to the Python log `stepwell.client`.
         """
-        checked_text(by, "by")
-        await self._check()
         self._watch.ended = None  # an import may restore the run, and then it continues
-        outcome, repeated = await self._client.retry_call(lambda: self._client.store.remove(self.id))
-        match outcome:
-            case Removal.LIVE:
-                raise await self._not_removable()
-            case Removal.CHILD:
-                parent = (await self.info()).parent
-                raise NotRemovable(
-                    f"run {self.id} belongs to run {parent}", hint="delete the root run instead"
-                )
-            case Removal.UNKNOWN if not repeated:  # if repeated, an earlier call of ours removed it
-                raise RunNotFound(f"there is no run {self.id}")
-            case _:
-                _log.info("run %s was deleted by %s: %s", self.id, by or "somebody", clean(reason))
-
-    async def _not_removable(self) -> NotRemovable:
-        live = await _first_live(self._client.store, await self.info())
-        if live is None:  # it has just ended, or a worker still holds one of them
-            what = f"run {self.id}, or a run below it, had not ended or was in use"
-            return NotRemovable(what, hint="try again")
-        below = "" if live.id == self.id else f" because run {live.id} ({live.workflow}) below it is"
-        what = f"run {self.id} cannot be deleted" + (below or ": it is") + f" {live.status} and has not ended"
-        return NotRemovable(what, hint=f"cancel run {live.id} and wait for its end", run=live.id)
+        await self._check()
+        await removal.delete(self._client, self.id, self.info, by=by, reason=reason)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run handle belongs to its client: pass run.id, and call client.handle(id) there")
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
-
-
-async def _first_live(store: Reading, top: RunRow) -> RunRow | None:
-    """Return the first run of the tree, from the top down, that has not ended."""
-    queue = deque([top])
-    while queue:
-        run = queue.popleft()
-        if not run.status.terminal:
-            return run
-        children, before = RunFilter(workspace=run.workspace, parent=run.id, limit=_PAGE), ""
-        while page := await store.list_runs(replace(children, before=before)):
-            queue.extend(page)
-            before = place_of(page[-1], children)
-    return None

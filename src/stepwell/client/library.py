@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from stepwell.client.declared_triggers import DeclaredTriggers
 from stepwell.domain.commit import Definition
 from stepwell.domain.ids import DRAFT
 from stepwell.domain.program import Startable
 from stepwell.domain.text import checked_text
+from stepwell.domain.triggers.declared import DeclaredTrigger, triggers_of
 from stepwell.errors import Conflict, UnknownWorkflow, excerpt
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class LibraryTools(Protocol):
     """Checks, hashes and compares graphs. Implemented in authoring, which the client does not import."""
 
     def warnings(self, source: Any) -> Sequence[object]: ...
+
+    async def parse_code(self, source: Any) -> None: ...
 
     def workflow(self, source: Any, **options: Any) -> Startable[Any, Any]: ...
     def diff(self, old: Any, new: Any) -> dict[str, Any]: ...
@@ -84,7 +88,7 @@ class GraphLibrary:
 
     async def create(self, body: Any, *, name: str = "", by: str = "") -> SavedGraph:
         """Save a new graph as a draft. InvalidGraph lists everything that is wrong with it."""
-        draft = await self._draft(self._definition(body, name), by)
+        draft = await self._draft(await self._definition(body, name), by)
         name = draft.name.removeprefix(DRAFT)
         if not await self._swap(draft, ""):
             raise Conflict(
@@ -99,7 +103,7 @@ class GraphLibrary:
         Without `expected` the draft is replaced unconditionally.
         """
         await self._definitions(name)
-        draft = await self._draft(self._definition(body, name), by)
+        draft = await self._draft(await self._definition(body, name), by)
         if not expected:
             await self._client.store.put_definitions([draft])
         elif not await self._swap(draft, expected):
@@ -128,14 +132,16 @@ class GraphLibrary:
         return f" ({saved.by or 'anonymous'}, {when})"
 
     async def delete(self, name: str) -> None:
-        """Delete the graph and its versions. Runs that have begun continue."""
+        """Delete the graph with its versions and triggers. Runs that have begun continue."""
         await self._definitions(name)
+        await DeclaredTriggers(self._client).remove(name)
         await self._client.store.drop_definitions(self._client.workspace, DRAFT + name, name)
 
     async def publish(self, name: str, *, expected: str = "", by: str = "") -> str:
         """Make the draft a version and return its number; an unchanged draft makes no new version.
 
-        Conflict if the hash of the draft is not `expected`.
+        From then on the triggers of this version are those of the graph. If a publish was interrupted,
+        publish again: it does what is left. Conflict if the hash of the draft is not `expected`.
         """
         while True:
             definitions = await self._definitions(name)
@@ -144,13 +150,24 @@ class GraphLibrary:
                 raise await self._changed(name, draft)
             if versions and not self._differ(definitions[versions[-1]], draft):
                 await self._retitle(definitions[versions[-1]], draft)
+                body = msgspec.json.decode(definitions[versions[-1]].body)
+                same = self._tools.workflow(body, name=name, version=versions[-1], stored=True)
+                await self._declare(name, triggers_of(same), by)
                 return versions[-1]
             version = str(int(versions[-1]) + 1 if versions else 1)
-            workflow = self._tools.workflow(msgspec.json.decode(draft.body), name=name, version=version)
+            body = msgspec.json.decode(draft.body)
+            await self._tools.parse_code(body)
+            workflow = self._tools.workflow(body, name=name, version=version)
             who = checked_text(by, "by")
             if await self._swap(self._in_workspace(workflow.definition, created_by=who), ""):
+                await self._declare(name, triggers_of(workflow), who)
                 return version
             # Somebody published meanwhile: read again which version is next.
+
+    async def _declare(self, name: str, declared: Sequence[DeclaredTrigger], by: str) -> None:
+        await DeclaredTriggers(self._client).declare(name, declared, by=by)
+        if declared:
+            await self._begin_to_work()  # they start runs that nobody else would take
 
     async def _retitle(self, published: Definition, draft: Definition) -> None:
         """Give a version the title of a draft that is otherwise the same: it is not part of the version."""
@@ -182,7 +199,8 @@ class GraphLibrary:
 
     # Parts
 
-    def _definition(self, body: Any, name: str) -> Definition:
+    async def _definition(self, body: Any, name: str) -> Definition:
+        await self._tools.parse_code(body)
         options = {"name": name} if name else {}
         return self._tools.workflow(body, **options).definition
 

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from stepwell.client.store_access import StoreAccess
-from stepwell.domain.commit import CancelOutcome, DrainRequest, HoldOutcome, NewEvent
+from stepwell.domain.commit import CancelOutcome, Delivery, DrainRequest, HoldOutcome, Message, NewEvent
+from stepwell.domain.duration import Duration, seconds
 from stepwell.domain.events import (
     Accepted,
     ChildEnded,
@@ -21,6 +22,7 @@ from stepwell.domain.events import (
     written,
 )
 from stepwell.domain.ids import RunId, WorkerId
+from stepwell.domain.messages import DELAY, DelayRequest
 from stepwell.domain.scope_holds import HoldKind, ScopeHold, checked_scope, read_reason
 from stepwell.domain.state import OpenWait
 from stepwell.domain.status import Status
@@ -135,7 +137,31 @@ async def drain(client: StoreAccess, worker: str, *, by: str, reason: str) -> bo
     return asked or repeated
 
 
-def open_timer(run_id: RunId, waits: Sequence[OpenWait], path: str) -> str:
+async def change_delay(
+    client: StoreAccess,
+    run_id: RunId,
+    waits: Sequence[OpenWait],
+    to: Duration,
+    *,
+    path: str,
+    by: str,
+    reason: str,
+) -> Delivery:
+    asked = DelayRequest(seconds=seconds(to, name="to"), by=checked_text(by, "by"), reason=clean(reason))
+    timer = _open_timer(run_id, waits, checked_text(path, "path"))
+    message = Message(
+        run_id=run_id,
+        key=f"{DELAY}/{client.token()}",
+        kind=DELAY,
+        name=timer,
+        payload=msgspec.json.encode(asked),
+        by=by,
+    )
+    outcome: Delivery = await client.deliver(message)
+    return outcome
+
+
+def _open_timer(run_id: RunId, waits: Sequence[OpenWait], path: str) -> str:
     """The path of the timer that is meant: the one that was named, or the only one."""
     timers = [wait.path for wait in waits if wait.what == "timer"]
     if path and path not in timers:

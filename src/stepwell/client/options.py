@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict
@@ -90,6 +91,18 @@ class ListOptions(TypedDict, total=False):
     limit: int
 
 
+class HistogramOptions(TypedDict, total=False):
+    """Which runs to count, and in which buckets of time; `since` is needed."""
+
+    since: Moment
+    until: Moment | None  # now
+    buckets: int  # 60
+    workflow: str
+    version: str
+    queue: str
+    status: Status | str | Sequence[Status | str]
+
+
 # `graph` and `test` are for the engine only.
 _ALL = ("delay", "timeout", "priority", "queue", "tags", "concurrency", "by", "trigger", "graph", "test")
 _PUBLIC = ("key", "version", *_ALL[:8])
@@ -153,3 +166,16 @@ def checked_keys(keys: object, inputs: Sequence[Any]) -> Sequence[str]:
             f"{len(inputs)} inputs and keys={excerpt(keys)}", hint="give one key for each input, '' for none"
         )
     return keys
+
+
+def checked_moment(moment: object, name: str, default: float) -> float:
+    """Return a moment as seconds since 1970."""
+    if moment is None:
+        return default
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment.timestamp()
+    if isinstance(moment, int | float) and not isinstance(moment, bool) and not math.isnan(moment):
+        return float(moment)
+    raise InvalidInput(
+        f"{name} is {excerpt(moment)}", hint="pass seconds since 1970, or a datetime with a time zone"
+    )

@@ -109,6 +109,11 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits: list[NewWait] = []
     started_by: str = ""
     lines: list[_Line] = []
+    done: float | None = None
+    total: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
 
 
 class _Head(msgspec.Struct, frozen=True):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Unpack, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from stepwell.client.options import ListOptions
+from stepwell.client.options import HistogramOptions, ListOptions, checked_moment
 from stepwell.client.store_access import StoreAccess
+from stepwell.domain.access import AuditEntry
 from stepwell.domain.commit import NEVER, RunFilter, RunRow
 from stepwell.domain.events import Event, WaitOpened, WaitReassigned
 from stepwell.domain.ids import RunId
 from stepwell.domain.search import (
     WAITS,
+    BucketFilter,
     Page,
     WaitFilter,
     WaitRow,
@@ -27,13 +27,14 @@ from stepwell.domain.search import (
     words_of,
 )
 from stepwell.domain.state import OpenChoice, RunState, apply
-from stepwell.domain.status import checked_statuses
+from stepwell.domain.status import Status, checked_statuses
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidInput, excerpt
 
 LIMIT_MAX = 100_000
+BUCKETS_MAX = 500
 _TAGS_MAX = 20
 
 
@@ -54,6 +55,8 @@ class WaitInfo:
     choices: tuple[OpenChoice, ...] = ()  # for a trigger: the possible transitions
     opened_at: float = 0.0
     due_at: float | None = None
+    required: int = 1  # for an approval: the number of people who must approve
+    bar_starter: bool = False  # the person who started the run may not decide it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,14 @@ class RunCounts:
     statuses: dict[str, int] = field(default_factory=dict)
     workflows: dict[str, dict[str, int]] = field(default_factory=dict)
     queues: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBucket:
+    """How many runs were created from `start` on, for the width of a bucket, by status."""
+
+    start: float
+    statuses: dict[str, int] = field(default_factory=dict)
 
 
 class Search:
@@ -111,6 +122,15 @@ class Search:
             total=total, statuses=counts.statuses, workflows=counts.workflows, queues=counts.queues
         )
 
+    async def histogram(self, **asked: Unpack[HistogramOptions]) -> list[RunBucket]:
+        filter, wanted = checked_histogram(asked, now=await self._access.store.now())
+        filter = replace(filter, workspace=self._access.workspace)
+        buckets = empty_buckets(filter)
+        for count in await self._access.store.count_buckets(filter):
+            if not wanted or count.status in wanted:
+                buckets[count.bucket].statuses[count.status.value] = count.runs
+        return buckets
+
     async def waits(self, *, what: str | Sequence[str], name: str, before: str, limit: int) -> Page[WaitInfo]:
         whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
         filter = WaitFilter(
@@ -141,6 +161,12 @@ class Search:
                 break
         return approvals
 
+    async def audit(self, *, before: str, limit: int) -> Page[AuditEntry]:
+        whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
+        place = checked_text(before, "before")
+        rows = await self._access.store.list_audit(self._access.workspace, before=place, limit=limit + 1)
+        return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit > 0 else "")
+
 
 def checked_filter(filter: ListOptions) -> tuple[RunFilter, str]:
     """What a caller asks for, and `before`, checked alike for a database and a server."""
@@ -164,11 +190,45 @@ def checked_filter(filter: ListOptions) -> tuple[RunFilter, str]:
         trigger=text("trigger"),
         tags=_checked_tags(filter.get("tags")),
         words=_checked_words(filter.get("error", "")),
-        since=_checked_moment(filter.get("since"), "since", 0.0),
-        until=_checked_moment(filter.get("until"), "until", NEVER),
+        since=checked_moment(filter.get("since"), "since", 0.0),
+        until=checked_moment(filter.get("until"), "until", NEVER),
         limit=whole_number(filter.get("limit", 100), "limit", 0, LIMIT_MAX, wrong=InvalidInput),
     )
     return wanted, text("before")
+
+
+def checked_histogram(asked: HistogramOptions, *, now: float) -> tuple[BucketFilter, tuple[Status, ...]]:
+    """What a caller asks for, and the statuses to count, checked alike for a database and a server."""
+    for name in asked:
+        if name not in HistogramOptions.__annotations__:
+            names = HistogramOptions.__annotations__
+            raise InvalidInput(
+                f"histogram has no option {excerpt(name)}", hint=did_you_mean_one_of(name, names)
+            )
+    if asked.get("since") is None:
+        raise InvalidInput("histogram needs since", hint="say when it begins", field="since")
+    since = checked_moment(asked["since"], "since", 0.0)
+    until = checked_moment(asked.get("until"), "until", now)
+    buckets = whole_number(asked.get("buckets", 60), "buckets", 1, BUCKETS_MAX, wrong=InvalidInput)
+    if not since < until:
+        raise InvalidInput("histogram ends before it begins", hint="since comes before until", field="until")
+
+    def text(name: str) -> str:
+        return checked_text(cast(Any, asked).get(name, ""), name)
+
+    filter = BucketFilter(
+        workflow=text("workflow"),
+        version=text("version"),
+        queue=text("queue"),
+        since=since,
+        width=(until - since) / buckets,
+        buckets=buckets,
+    )
+    return filter, tuple(checked_statuses(asked.get("status", ())))
+
+
+def empty_buckets(filter: BucketFilter) -> list[RunBucket]:
+    return [RunBucket(start=filter.since + filter.width * place) for place in range(filter.buckets)]
 
 
 def _info(row: WaitRow) -> WaitInfo:
@@ -183,6 +243,8 @@ def _info(row: WaitRow) -> WaitInfo:
             "assignees": tuple(wait.assignees),
             "form": wait.form,
             "choices": tuple(wait.choices),
+            "required": wait.required,
+            "bar_starter": wait.bar_starter,
         }
     if row.reassigned:
         values["assignees"] = tuple(msgspec.json.decode(row.reassigned, type=WaitReassigned).assignees)
@@ -220,18 +282,6 @@ def _checked_words(error: object) -> tuple[str, ...]:
     if error and not words:
         raise InvalidInput(f"error is {excerpt(error)}, which has no words", hint="pass words of the error")
     return words
-
-
-def _checked_moment(moment: object, name: str, default: float) -> float:
-    if moment is None:
-        return default
-    if isinstance(moment, datetime) and moment.tzinfo is not None:
-        return moment.timestamp()
-    if isinstance(moment, int | float) and not isinstance(moment, bool) and not math.isnan(moment):
-        return float(moment)
-    raise InvalidInput(
-        f"{name} is {excerpt(moment)}", hint="pass seconds since 1970, or a datetime with a time zone"
-    )
 
 
 def checked_whats(what: object) -> tuple[str, ...]:

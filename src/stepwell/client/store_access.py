@@ -76,8 +76,15 @@ class StoreAccess:
     def encode_checked(self, definition: Definition, input: Any) -> bytes:
         """Encode the input, checked against the stored schema: no workflow code is needed."""
         data = PLAIN.encode(input)
-        schema = definition.input_schema
+        self._check(definition, definition.input_schema, data)
+        return data
+
+    def _check_form(self, definition: Definition, data: bytes) -> None:
+        """Refuse what a person filled in if the workflow has a form that it does not fit."""
+        if (form := definition.form) is not None:
+            self._check(definition, form, data)
+
+    def _check(self, definition: Definition, schema: bytes, data: bytes) -> None:
         if schema not in self._schemas:
             self._schemas[schema] = Schema(schema.decode())
         self._schemas[schema].check(msgspec.json.decode(data), workflow=definition.name)
-        return data

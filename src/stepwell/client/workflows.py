@@ -36,6 +36,19 @@ class WorkflowInfo:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowVersion:
+    """One stored version of a workflow, without its definition."""
+
+    name: str
+    version: str
+    kind: str
+    hash: str
+    title: str = ""
+    created_at: float | None = None
+    created_by: str = ""
+
+
 class Workflows:
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
@@ -47,6 +60,50 @@ class Workflows:
         switches = {switch.workflow: switch for switch in await store.list_switches(workspace)}
         names = sorted({d.name for d in definitions} | switches.keys())
         return [_info(name, definitions, switches.get(name)) for name in names]
+
+    async def versions(self, name: str) -> Sequence[WorkflowVersion]:
+        listed = await self._access.store.list_definitions(self._access.workspace)
+        versions = [d for d in listed if d.name == checked_text(name, "workflow")]
+        if not versions or name.startswith(DRAFT):
+            raise self._unknown(name, "", listed)
+        return [
+            WorkflowVersion(
+                name=d.name,
+                version=d.version,
+                kind=d.kind,
+                hash=d.hash,
+                title=d.title,
+                created_at=d.created_at or None,
+                created_by=d.created_by,
+            )
+            for d in versions
+        ]
+
+    async def definition(self, name: str, version: str) -> Definition:
+        store, workspace = self._access.store, self._access.workspace
+        checked_text(name, "workflow"), checked_text(version, "version")
+        stored = None if name.startswith(DRAFT) else await store.read_definition(workspace, name, version)
+        if stored is None:
+            raise self._unknown(name, version, await store.list_definitions(workspace))
+        return stored
+
+    def _unknown(self, name: str, version: str, listed: Sequence[Definition]) -> UnknownWorkflow:
+        versions = [d.version for d in listed if d.name == name and not name.startswith(DRAFT)]
+        if versions:
+            return UnknownWorkflow(
+                f"no workflow {excerpt(name)} version {excerpt(version)} is known",
+                known=", ".join(f"{name} version {version}" for version in versions),
+            )
+        names = sorted({d.name for d in listed if not d.name.startswith(DRAFT)})
+        return UnknownWorkflow(
+            f"no workflow {excerpt(name)} is known",
+            hint=did_you_mean(name, names),
+            known=", ".join(names) or "none",
+        )
+
+    async def unknown(self, name: str, version: str) -> UnknownWorkflow:
+        """The error for a workflow or version that nobody stored: which ones there are."""
+        return self._unknown(name, version, await self._access.store.list_definitions(self._access.workspace))
 
     async def switch(self, workflow: Any, *, enabled: bool, by: str, reason: str) -> bool:
         name = await self._known(workflow)

@@ -61,6 +61,7 @@ async def check_replay(
         replay_always=False,
         lease_valid=lambda: False,
         stand_ins={},
+        provided={},
         limits=RunLimits(),
         note_due=lambda seconds: None,
         styles=STYLES,

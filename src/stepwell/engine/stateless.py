@@ -145,6 +145,7 @@ class _Pass:
             replay_always=False,
             lease_valid=lambda: True,
             stand_ins={},
+            provided={},
             limits=RunLimits(),
             note_due=lambda seconds: None,
             styles=STYLES,

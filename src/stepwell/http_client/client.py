@@ -7,23 +7,26 @@ was lost is sent again and counts once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, cast
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw
 
 from stepwell.client import Client, RunHandle
 from stepwell.client.options import checked_options
-from stepwell.client.rates import StartRate
+from stepwell.client.rates import RatePer, checked_rate
 from stepwell.domain.codec import PLAIN, encoded_by_type
 from stepwell.domain.commit import WorkerRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import Hold, Limit, LimitKind, checked_limit
+from stepwell.domain.manual_trigger import MANUAL
 from stepwell.domain.new_run import NO_INPUT, encoded_input, startable
 from stepwell.domain.queues import QueueUse
-from stepwell.domain.text import checked_text
+from stepwell.domain.rates import StoredRate
+from stepwell.domain.text import checked_text, clean
 from stepwell.errors import (
     InvalidInput,
     InvalidRequest,
@@ -32,12 +35,19 @@ from stepwell.errors import (
     SettingsInvalid,
     excerpt,
 )
+from stepwell.http_client.alerts import HttpAlerts
 from stepwell.http_client.connection import Connection
 from stepwell.http_client.derived_runs import HttpDerivedRuns
+from stepwell.http_client.event_triggers import HttpEventTriggers
 from stepwell.http_client.handle import HttpRunHandle
 from stepwell.http_client.keys import HttpKeys
+from stepwell.http_client.library import HttpGraphLibrary
+from stepwell.http_client.records import HttpRecords
 from stepwell.http_client.rows import Fields, fields_of, flag_of, listed, row_of, text_of
+from stepwell.http_client.schedules import HttpSchedules
 from stepwell.http_client.search import HttpSearch
+from stepwell.http_client.secrets import HttpSecrets
+from stepwell.http_client.webhooks import HttpWebhooks
 from stepwell.http_client.workflows import HttpHolds, HttpWorkflows
 from stepwell.store.base import Store
 from stepwell.system import SystemClock, SystemIds
@@ -143,8 +153,11 @@ class HttpClient(Client):
     ) -> tuple[dict[str, Any], Callable[[bytes], Any]]:
         """Return what the server needs to know besides the input, and how results are read."""
         version = checked_text(options.pop("version", ""), "version")
-        if options.pop("trigger", "") not in ("", "api"):
-            raise InvalidInput("a server records `api` as the trigger", hint="leave `trigger` out")
+        if options.get("trigger", "") not in ("", "api", MANUAL):
+            raise InvalidInput(
+                "a server records `api` or `manual` as the trigger",
+                hint="leave `trigger` out, or give `manual`",
+            )
         given = set(options)
         checked = checked_options(options)
         body: dict[str, Any] = {name: checked[name] for name in given if checked[name] is not None}
@@ -154,11 +167,6 @@ class HttpClient(Client):
         startable(workflow, version)
         body |= {"workflow": workflow.definition.name, "version": workflow.definition.version}
         return body, workflow.decode_result
-
-    def set_start_rates(self, *rates: StartRate) -> None:
-        raise InvalidRequest(
-            "the start rates of a server are set where it runs", hint="Engine(..., start_rates=[...])"
-        )
 
     # Reading
 
@@ -188,8 +196,11 @@ class HttpClient(Client):
 
     async def drop_limit(self, kind: LimitKind, name: str = "", *, by: str = "") -> bool:
         params = {"kind": kind, "name": checked_text(name, "name"), "by": checked_text(by, "by")}
+        return await self._dropped("/limits", params)
+
+    async def _dropped(self, path: str, params: dict[str, str]) -> bool:
         try:
-            await self.connection.call("DELETE", "/limits", params=params, settled=RequestRefused)
+            await self.connection.call("DELETE", path, params=params, settled=RequestRefused)
         except RequestRefused as error:
             if error.refusal != "LIMIT_NOT_FOUND":
                 raise
@@ -204,11 +215,32 @@ class HttpClient(Client):
             for limit in limits
         ]
 
+    async def set_start_rate(
+        self, per: RatePer, limit: int | None = None, *, seconds: float = 60.0, by: str = ""
+    ) -> None:
+        rate = checked_rate(per, limit, seconds, by)
+        await self.connection.call("PUT", "/start-rates", body=rate._asdict())
+
+    async def drop_start_rate(self, per: RatePer, *, seconds: float = 60.0, by: str = "") -> bool:
+        rate = checked_rate(per, None, seconds, by)
+        params = {"per": rate.per, "seconds": str(rate.seconds), "by": rate.by}
+        return await self._dropped("/start-rates", params)
+
+    async def start_rates(self) -> list[StoredRate]:
+        rows = listed(await self.connection.get("/limits"), "rates")
+        return [row_of(StoredRate, fields) for fields in rows if msgspec.json.decode(fields["stored"])]
+
     # Workers and queues
 
     async def workers(self) -> Sequence[WorkerRow]:
         rows = listed(await self.connection.get("/workers"), "workers")
         return [row_of(WorkerRow, fields, needs=_needs(fields)) for fields in rows]
+
+    async def drain(self, worker: str, *, by: str = "", reason: str = "") -> bool:
+        path = f"/workers/{quote(checked_text(worker, 'worker'), safe='')}/drain"
+        body = {"by": checked_text(by, "by"), "reason": clean(reason)}
+        answer = await self.connection.post(path, body)
+        return flag_of(answer.content, "changed") or answer.repeated
 
     async def queues(self) -> Sequence[QueueUse]:
         rows = listed(await self.connection.get("/queues"), "queues")
@@ -221,11 +253,57 @@ class HttpClient(Client):
             if use.ready or use.waiting or use.active
         ]
 
+    # Graphs
+
+    @property
+    def library(self) -> HttpGraphLibrary:
+        """The saved graphs of the workspace: drafts and published versions."""
+        return HttpGraphLibrary(self, self.connection)
+
+    async def start_graph(
+        self, graph: Mapping[str, Any], input: Any = None, *, test: bool = False, key: str = "", by: str = ""
+    ) -> RunHandle[Any]:
+        """Start a test run of a graph that is not saved. Other runs of it need a published version."""
+        if not test:
+            raise InvalidRequest(
+                "a server starts unsaved graphs as test runs only",
+                hint="pass test=True, or save and publish it: client.library",
+            )
+        body = {"graph": graph, "input": Raw(PLAIN.encode(input)), "by": checked_text(by, "by")}
+        answer = await self.connection.post(
+            "/graphs/test", body, key=checked_text(key, "key") or self.token()
+        )
+        return self._handle(_run_id(answer.content), PLAIN.decode)
+
     # Access
 
     @property
     def keys(self) -> HttpKeys:
         return HttpKeys(self, self.connection)
+
+    @property
+    def alerts(self) -> HttpAlerts:
+        return HttpAlerts(self, self.connection)
+
+    @property
+    def secrets(self) -> HttpSecrets:
+        return HttpSecrets(self, self.connection)
+
+    @property
+    def records(self) -> HttpRecords:
+        return HttpRecords(self, self.connection)
+
+    @property
+    def schedules(self) -> HttpSchedules:
+        return HttpSchedules(self, self.connection)
+
+    @property
+    def webhooks(self) -> HttpWebhooks:
+        return HttpWebhooks(self, self.connection)
+
+    @property
+    def triggers(self) -> HttpEventTriggers:
+        return HttpEventTriggers(self, self.connection)
 
     # Broadcast events
 

@@ -120,6 +120,7 @@ class Connection:
         params: Params | None = None,
         body: Mapping[str, Any] | bytes | None = None,
         key: str = "",
+        match: str = "",
         repeat: bool = True,
         read: float = _READ_SECONDS,
         patient: bool = True,
@@ -128,14 +129,14 @@ class Connection:
         """Return the answer; the error of the verb if the server refuses.
 
         `patient`: wait for a server that is away. `settled`: the refusal of a repeat which says that an
-        earlier request was successful.
+        earlier request was successful. `match`: hash of what is to be changed, for If-Match.
         """
         client = self.check_open()
         request = client.build_request(
             method,
             path,
             params=params,
-            headers=_headers(body, key),
+            headers=_headers(body, key, match),
             content=body if isinstance(body, bytes | None) else msgspec.json.encode(body),
             timeout=httpx2.Timeout(read, connect=_CONNECT_SECONDS, pool=None),
         )
@@ -211,6 +212,7 @@ class Pauses:
         self._pause = min(self._pause * 2, _PAUSE_MAX)
 
 
-def _headers(body: object, key: str) -> dict[str, str]:
+def _headers(body: object, key: str, match: str) -> dict[str, str]:
     headers = {"Content-Type": "application/json"} if body is not None else {}
+    headers |= {"If-Match": f'"{match}"'} if match else {}
     return headers | ({"Idempotency-Key": key} if key else {})

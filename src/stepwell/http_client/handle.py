@@ -223,8 +223,10 @@ class HttpRunHandle(RunHandle[R]):
         by: str = "",
         roles: Collection[str] = (),
         reason: str = "",
+        id: str = "",
     ) -> None:
         body = {"answer": Raw(encoded_by_type(answer)), "path": checked_text(path, "path"), "roles": [*roles]}
+        body["id"] = checked_text(id, "id") or self._client.token()  # a repeat counts once
         await self._http.post(f"{self._path}/decide", body | _who(by, reason))
 
     async def approval_link(
@@ -267,8 +269,11 @@ class HttpRunHandle(RunHandle[R]):
             raise AlreadyDecided(f"{reminded} was decided meanwhile")
         return waits[reminded]
 
-    async def trigger(self, transition: str, payload: Any = None, *, by: str = "", reason: str = "") -> None:
+    async def trigger(
+        self, transition: str, payload: Any = None, *, by: str = "", reason: str = "", id: str = ""
+    ) -> None:
         body = {"transition": checked_text(transition, "trigger"), "payload": Raw(encoded_by_type(payload))}
+        body["id"] = checked_text(id, "id") or self._client.token()
         await self._http.post(f"{self._path}/trigger", body | _who(by, reason))
 
     async def cancel(self, reason: str = "", *, by: str = "", force: bool = False) -> bool:
@@ -288,6 +293,20 @@ class HttpRunHandle(RunHandle[R]):
     async def skip(self, output: Any = None, *, path: str = "", by: str = "", reason: str = "") -> None:
         body = {"output": Raw(encoded_by_type(output)), "path": checked_text(path, "path")}
         await self._http.post(f"{self._path}/skip", body | _who(by, reason), settled=Conflict)
+
+    async def set_variable(
+        self, name: str, value: Any, *, id: str = "", by: str = "", reason: str = ""
+    ) -> None:
+        body = {"name": name, "value": Raw(encoded_by_type(value)), **_who(by, reason)}
+        body["id"] = checked_text(id, "id") or self._client.token()  # a repeat counts once
+        await self._http.post(f"{self._path}/variable", body)
+
+    async def change_delay(self, to: Duration, *, path: str = "", by: str = "", reason: str = "") -> None:
+        body = {"to": seconds(to, name="to"), "path": checked_text(path, "path"), **_who(by, reason)}
+        await self._http.post(f"{self._path}/delay", body)
+
+    async def discard(self, *, by: str = "", reason: str = "") -> None:
+        await self._http.post(f"{self._path}/discard", _who(by, reason), settled=RunNotFound)
 
     async def retry(self, *, by: str = "", reason: str = "") -> None:
         await self._http.post(f"{self._path}/retry", _who(by, reason), settled=NotRetryable)

@@ -9,6 +9,7 @@ import httpx2
 import msgspec
 
 from stepwell.errors import (
+    InvalidDefinition,
     PayloadTooLarge,
     RateLimited,
     RequestRefused,
@@ -67,7 +68,8 @@ def _body(response: httpx2.Response) -> dict[str, Any]:
 
 def _classes() -> dict[str, type[StepwellError]]:
     """Return the classes of errors by code; the first of a code is the most general."""
-    classes: dict[str, type[StepwellError]] = {}
+    # The error of a wrong graph is built from its problems, by code that a client does not load.
+    classes: dict[str, type[StepwellError]] = {"INVALID_GRAPH": InvalidDefinition}
     for kind in _below(StepwellError):
         classes.setdefault(kind.code, kind)
     return classes

@@ -10,23 +10,26 @@ from typing import Generic, NamedTuple, TypeVar, Unpack
 
 import msgspec
 
-from stepwell.client.options import ListOptions
+from stepwell.client.options import HistogramOptions, ListOptions
 from stepwell.client.search import (
     LIMIT_MAX,
+    RunBucket,
     RunCounts,
     Search,
     WaitInfo,
     checked_filter,
+    checked_histogram,
     checked_whats,
 )
 from stepwell.client.store_access import StoreAccess
+from stepwell.domain.access import AuditEntry
 from stepwell.domain.commit import NEVER, RunRow
 from stepwell.domain.search import Page
 from stepwell.domain.text import checked_text
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidInput
 from stepwell.http_client.connection import Connection, Params
-from stepwell.http_client.rows import Fields, fields_of, listed, run_row
+from stepwell.http_client.rows import Fields, fields_of, listed, row_of, run_row
 
 T = TypeVar("T")
 
@@ -71,6 +74,22 @@ class HttpSearch(Search):
         params = {"workflow": checked_text(workflow, "workflow"), "queue": checked_text(queue, "queue")}
         return msgspec.json.decode(await self._connection.get("/counts", params), type=RunCounts)
 
+    async def histogram(self, **asked: Unpack[HistogramOptions]) -> list[RunBucket]:
+        # The server's clock says what now is.
+        filter, statuses = checked_histogram(asked, now=NEVER)
+        params: dict[str, str | int | Sequence[str]] = {
+            "since": repr(filter.since),
+            "buckets": filter.buckets,
+            "workflow": filter.workflow,
+            "version": filter.version,
+            "queue": filter.queue,
+            "status": [str(one) for one in statuses],
+        }
+        if asked.get("until") is not None:
+            params["until"] = repr(filter.until)
+        answer = msgspec.json.decode(await self._connection.get("/histogram", params), type=_Buckets)
+        return [RunBucket(start=each.start.timestamp(), statuses=each.statuses) for each in answer.buckets]
+
     async def waits(self, *, what: str | Sequence[str], name: str, before: str, limit: int) -> Page[WaitInfo]:
         params = {"what": checked_whats(what), "name": checked_text(name, "name")}
         return await self._pages(_List("/waits", "waits", _wait), params, before, limit)
@@ -84,6 +103,12 @@ class HttpSearch(Search):
             "role": [checked_text(role, "role") for role in roles],
         }
         return await self._pages(_List("/approvals", "waits", _wait), params, before, limit)
+
+    async def audit(self, *, before: str, limit: int) -> Page[AuditEntry]:
+        def entry(fields: Fields) -> AuditEntry:
+            return row_of(AuditEntry, fields, workspace=self._access.workspace)
+
+        return await self._pages(_List("/audit", "entries", entry), {}, before, limit)
 
     async def _pages(self, asked: _List[T], params: Params, before: str, limit: int) -> Page[T]:
         """Read as many pages of the server as one page of the caller needs."""
@@ -99,6 +124,15 @@ class HttpSearch(Search):
             if not place:
                 break
         return rows
+
+
+class _Bucket(msgspec.Struct):
+    start: datetime
+    statuses: dict[str, int]
+
+
+class _Buckets(msgspec.Struct):
+    buckets: list[_Bucket]
 
 
 class _WaitTimes(msgspec.Struct):

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import FrameType
@@ -17,9 +17,10 @@ from stepwell.domain.compensation import declare
 from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.program import StepContext
 from stepwell.domain.retry import ONCE, Retry
+from stepwell.domain.secret import checked_secret_name
 from stepwell.domain.steps import STEP_TIMEOUT, Isolation, StepSpec, checked_name, describe, parameter_names
 from stepwell.domain.workflow_code import DirectCalls, thread_code
-from stepwell.errors import DirectStepCall, InvalidDefinition, NotDurable, excerpt
+from stepwell.errors import DirectStepCall, InvalidDefinition, InvalidInput, NotDurable, excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,6 +118,15 @@ def _check_retry(retry: object) -> None:
         )
 
 
+def _checked_secrets(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InvalidDefinition(f"@step(secrets={excerpt(names)})", hint=f'write secrets=["{names}"]')
+    try:
+        return tuple(checked_secret_name(name) for name in names)
+    except InvalidInput as error:
+        raise InvalidDefinition(error.message, hint=error.hint) from None
+
+
 def _compensation_spec(function: Callable[..., Any]) -> StepSpec:
     """Give a plain function three attempts: if it fails, nothing else undoes the step."""
     spec = getattr(function, "spec", None)
@@ -140,6 +150,7 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    secrets: Sequence[str] = (),
     compensate: None = None,
 ) -> _Decorator: ...
 @overload
@@ -151,6 +162,7 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    secrets: Sequence[str] = (),
     compensate: Callable[Concatenate[StepContext, R, ...], object],
 ) -> _UndoableDecorator[R]: ...
 @overload
@@ -162,6 +174,7 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    secrets: Sequence[str] = (),
     compensate: Callable[Concatenate[R, ...], object],
 ) -> _UndoableDecorator[R]: ...
 @overload
@@ -173,6 +186,7 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    secrets: Sequence[str] = (),
     compensate: Callable[[], object],
 ) -> _Decorator: ...
 @declares("@step, or @step(retry=Retry(3))")
@@ -186,6 +200,7 @@ def step(
     isolation: Isolation = "none",
     queue: str = "",
     transactional: bool = False,
+    secrets: Sequence[str] = (),
     compensate: Callable[..., Any] | None = None,
 ) -> Any:
     """Declare a step: `@step`, or `@step(retry=Retry(5), timeout="20s")`.
@@ -196,6 +211,8 @@ def step(
     `compensate` undoes the step when the run fails or is cancelled. It is called with the step's result
     and then with as many of the step's arguments as it takes. A plain function gets three attempts.
     Steps completed before `ctx.continue_as_new` are not undone.
+
+    `secrets` names values that the step gets as `StepContext.secrets`; they are opened before each attempt.
     """
     if transactional not in (True, False):
         raise InvalidDefinition(f"@step(transactional={excerpt(transactional)})", hint="use True or False")
@@ -210,6 +227,7 @@ def step(
         raise InvalidDefinition(f"@step(isolation={excerpt(isolation)})", hint='use "none" or "process"')
     _check_retry(retry)
     limit = timeout_seconds(timeout, name="@step timeout")
+    named = _checked_secrets(secrets)
 
     def decorate(target: Callable[..., Any]) -> Step[..., Any, Any]:
         if hasattr(target, "definition"):
@@ -226,6 +244,7 @@ def step(
             isolation=isolation,
             queue=queue,
             transactional=transactional,
+            secrets=named,
         )
         if transactional and not parameter_names(target):
             raise InvalidDefinition(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, overload
 
 import msgspec
@@ -18,6 +18,7 @@ from stepwell.domain.duration import Duration, timeout_seconds
 from stepwell.domain.limits import checked_concurrency
 from stepwell.domain.program import OnFailure, RunOptions, checked_on_failure
 from stepwell.domain.steps import annotations_of, checked_name
+from stepwell.domain.triggers.declared import DeclaredTrigger, checked_declared
 from stepwell.domain.whole_numbers import checked_priority
 from stepwell.errors import InvalidDefinition, InvalidInput, excerpt
 
@@ -36,6 +37,7 @@ class Workflow(Generic[In, R]):
         version: str,
         options: RunOptions,
         title: str = "",
+        triggers: Iterable[DeclaredTrigger] = (),
     ) -> None:
         self._takes_input = takes_input(function)
         self.default_input: Any = default_input(function)  # for a start without input
@@ -49,6 +51,7 @@ class Workflow(Generic[In, R]):
             )
         self._name = checked_name(name or function.__name__)
         self._version = checked_name(version, "a version")
+        self.triggers = checked_declared(triggers, f"workflow {self._name}")
         self._title, self._description = described(function.__doc__, title)
         self._definition: Definition | None = None
 
@@ -180,6 +183,7 @@ def workflow(
     on_failure: OnFailure = "compensate",
     concurrency: int | None = None,
     title: str = "",
+    triggers: Iterable[DeclaredTrigger] = (),
 ) -> _Decorator: ...
 @declares('@workflow, or @workflow(version="2")')
 def workflow(
@@ -194,6 +198,7 @@ def workflow(
     on_failure: OnFailure = "compensate",
     concurrency: int | None = None,
     title: str = "",
+    triggers: Iterable[DeclaredTrigger] = (),
 ) -> Any:
     """Declare a workflow: `@workflow`, or `@workflow(version="2", timeout="1h")`.
 
@@ -201,7 +206,7 @@ def workflow(
     with. A failed run undoes its steps that declare `@step(compensate=...)`; with `on_failure="hold"` it
     undoes nothing, so that a person can retry it. At most `concurrency` runs are active at once; the
     others stay pending. Suspended runs do not count. `title` is for people; without it, it is the first
-    line of the docstring.
+    line of the docstring. `triggers` start it: `[on_event("order.paid"), on_schedule("@daily")]`.
     """
     options = RunOptions(
         timeout=timeout_seconds(timeout, name="@workflow timeout"),
@@ -212,7 +217,7 @@ def workflow(
     )
 
     def decorate(target: Callable[..., Any]) -> Workflow[Any, Any]:
-        return Workflow(target, name=name, version=version, options=options, title=title)
+        return Workflow(target, name=name, version=version, options=options, title=title, triggers=triggers)
 
     return decorate if function is None else decorate(function)
 

@@ -6,14 +6,17 @@ their runs.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stepwell.authoring.graphs.build.code_checks import codes_in
 from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
+from stepwell.authoring.graphs.build.triggers import declared_by
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
 from stepwell.authoring.graphs.format.definition import GraphTimeouts
 from stepwell.authoring.graphs.format.diff import diff
@@ -30,7 +33,10 @@ from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.program import RunOptions
 from stepwell.domain.schema import Schema
 from stepwell.domain.steps import StepSpec, checked_name
+from stepwell.domain.triggers.declared import DeclaredTrigger
 from stepwell.errors import InvalidDefinition, excerpt, shortened
+from stepwell.providers.provider import Providers
+from stepwell.sandbox.syntax import faults_of
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _CACHED_MAX = 256
@@ -74,6 +80,11 @@ class GraphWorkflow:
         self._schema: Schema | None = None
 
     @property
+    def triggers(self) -> tuple[DeclaredTrigger, ...]:
+        """What the graph says about how it starts by itself."""
+        return declared_by(self.plan.definition)
+
+    @property
     def former_versions(self) -> tuple[str, ...]:
         """The version under which earlier releases started it: such a run may lack its definition."""
         former = content_hash(self.plan.definition.as_dict())[:12]
@@ -114,10 +125,14 @@ def graph(source: Any, *, builder: PlanBuilder | None = None, **options: Any) ->
 
 class GraphTools:
     def __init__(
-        self, nodes: Iterable[Any], steps: Mapping[str, StepSpec], timeouts: GraphTimeouts | None = None
+        self,
+        nodes: Iterable[Any],
+        steps: Mapping[str, StepSpec],
+        timeouts: GraphTimeouts | None = None,
+        providers: Callable[[], Providers] | None = None,
     ) -> None:
         self.registry = NodeRegistry.installed(nodes)
-        self._builder = PlanBuilder(self.registry, steps, timeouts=timeouts)
+        self._builder = PlanBuilder(self.registry, steps, timeouts=timeouts, providers=providers)
         self._stored = PlanBuilder(self.registry, steps, stored=True, timeouts=timeouts)
         # For readers of a run: they do not need the steps that the graph calls.
         self._lenient = PlanBuilder(self.registry, stored=True)
@@ -135,6 +150,11 @@ class GraphTools:
         """
         plan, _ = self._builder.examine(_body(source))
         return [] if plan is None else list(plan.warnings)
+
+    async def parse_code(self, source: Any) -> None:
+        """Have the code of a graph parsed beside the event loop: what checks it then need not wait."""
+        if codes := list(codes_in(_body(source))):
+            await asyncio.to_thread(faults_of, codes)
 
     def workflow(self, source: Any, *, stored: bool = False, **options: Any) -> GraphWorkflow:
         """A graph as a workflow; `stored` if it was saved before."""

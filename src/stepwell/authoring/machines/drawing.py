@@ -1,22 +1,23 @@
-"""Draw a machine: Mermaid text for documents, or an SVG picture.
+"""Draw a machine from its description: Mermaid text for documents, or an SVG picture.
 
-The SVG is laid out in rows by distance from the start: enough to read a machine, without a library.
+The description is stored with every machine, so a server draws machines whose code it does not have. The SVG
+is laid out in rows by distance from the start: enough to read a machine, without a library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 from xml.sax.saxutils import escape
 
-from stepwell.authoring.machines.description import place_names
-from stepwell.authoring.machines.plan import MachinePlan
 from stepwell.domain.machine import START
 from stepwell.errors import InvalidInput
 
+Description: TypeAlias = Mapping[str, Any]  # as `describe` writes it
+
 _ROW, _COLUMN = 110, 190
 _WIDTH, _HEIGHT = 130, 36
-_KINDS = {"on_error": "error", "Retry(then)": "error", "on_timeout": "timeout"}
+_KINDS = {"on_error": "error", "then": "error", "on_timeout": "timeout"}
 
 
 class Arrow(NamedTuple):
@@ -26,41 +27,51 @@ class Arrow(NamedTuple):
     kind: str  # done | wait | error | timeout
 
 
-def drawn(plan: MachinePlan, name: str, format: Any) -> str:
-    """Draw in one of FORMATS; raise InvalidInput for any other format."""
+def drawn(machine: Description, format: Any, name: str = "") -> str:
+    """Draw in one of FORMATS; raise InvalidInput for any other format. `name` is that of the class."""
     draw = FORMATS.get(format) if isinstance(format, str) else None
     if draw is None:
         raise InvalidInput(
-            f"{plan.machine.__name__}.drawing({format!r}): unknown format",
+            f"{name or machine['name']}.drawing({format!r}): unknown format",
             hint=f"use {' or '.join(repr(name) for name in FORMATS)}",
         )
-    return draw(plan, name)
+    return draw(machine)
 
 
-def arrows_of(plan: MachinePlan) -> list[Arrow]:
+def arrows_of(machine: Description) -> list[Arrow]:
     arrows = []
-    for transition in plan.transitions:
-        name = transition.name
-        for source in transition.sources:
-            for option, target in transition.destinations():
-                kind = _KINDS.get(option) or ("wait" if transition.waits else "done")
-                guard = " [when]" if transition.when is not None else ""
+    for transition in machine["transitions"]:
+        name = transition["name"]
+        for source in transition["sources"]:
+            for option, target in _destinations(transition):
+                kind = _KINDS.get(option) or ("wait" if transition["wait"] else "done")
+                guard = " [when]" if transition["guarded"] else ""
                 label = f"{name}: {kind}" if option in _KINDS else name + guard
                 arrows.append(Arrow(source, target, label, kind))
     return arrows
 
 
-def mermaid(plan: MachinePlan, _: str) -> str:
+def _destinations(transition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "target", transition["target"]
+    others = (
+        ("on_error", transition["on_error"]),
+        ("then", transition["retry"]["then"]),
+        ("on_timeout", transition["on_timeout"]),
+    )
+    yield from ((option, place) for option, place in others if place)
+
+
+def mermaid(machine: Description) -> str:
     """A Mermaid state diagram; ⏸ marks a transition that waits to be triggered."""
-    names = {place: f"p{number}" for number, place in enumerate(place_names(plan))}
+    names = {place["name"]: f"p{number}" for number, place in enumerate(machine["places"])}
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(place)}" as {name}' for place, name in names.items()]
     lines.append(f"    [*] --> {names[START]}")
-    for arrow in arrows_of(plan):
+    for arrow in arrows_of(machine):
         pause = "⏸ " if arrow.kind == "wait" else ""
         label = f"{pause}{_quoted(arrow.label)}".replace(":", " on", 1)
         lines.append(f"    {names[arrow.source]} --> {names[arrow.target]}: {label}")
-    lines += [f"    {names[end]} --> [*]" for end in place_names(plan) if end in plan.ends]
+    lines += [f"    {names[place['name']]} --> [*]" for place in machine["places"] if place["kind"] == "end"]
     return "\n".join(lines) + "\n"
 
 
@@ -68,9 +79,9 @@ def _quoted(text: str) -> str:
     return text.replace('"', "'")
 
 
-def svg(plan: MachinePlan, name: str) -> str:
+def svg(machine: Description) -> str:
     """A self-contained picture: no scripts, fonts or links."""
-    spots = _spots(plan)
+    name, spots = str(machine["name"]), _spots(machine)
     width = max(x for x, _ in spots.values()) + _COLUMN
     height = max(y for _, y in spots.values()) + _ROW
     title = escape(name)
@@ -83,18 +94,18 @@ def svg(plan: MachinePlan, name: str) -> str:
         'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker></defs>',
     ]
     seen: dict[tuple[str, str], int] = {}
-    for arrow in arrows_of(plan):
+    for arrow in arrows_of(machine):
         nth = seen[arrow.source, arrow.target] = seen.get((arrow.source, arrow.target), -1) + 1
         parts.append(_arrow(arrow, spots[arrow.source], spots[arrow.target], nth))
-    parts += [_box(place, spot, plan) for place, spot in spots.items()]
+    parts += [_box(place, spots[place["name"]]) for place in machine["places"]]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _spots(plan: MachinePlan) -> dict[str, tuple[int, int]]:
+def _spots(machine: Description) -> dict[str, tuple[int, int]]:
     """Position each place; its row is its distance from the start."""
     rows: dict[str, int] = {START: 0}
     waiting = [START]
-    links = arrows_of(plan)
+    links = arrows_of(machine)
     while waiting:
         place = waiting.pop(0)
         for arrow in links:
@@ -103,23 +114,21 @@ def _spots(plan: MachinePlan) -> dict[str, tuple[int, int]]:
                 waiting.append(arrow.target)
     filled: dict[int, int] = {}
     spots = {}
-    for place in place_names(plan):
-        row = rows[place]
+    for place in machine["places"]:
+        row = rows[place["name"]]
         column = filled[row] = filled.get(row, -1) + 1
-        spots[place] = (30 + column * _COLUMN, 30 + row * _ROW)
+        spots[place["name"]] = (30 + column * _COLUMN, 30 + row * _ROW)
     return spots
 
 
-def _box(place: str, spot: tuple[int, int], plan: MachinePlan) -> str:
+def _box(place: Mapping[str, Any], spot: tuple[int, int]) -> str:
     x, y = spot
-    end = place in plan.ends
-    stroke = 3 if end else 1.5
-    leaving = plan.outgoing.get(place)
-    fill = "#fff3d6" if leaving and leaving.waiting else "#e8f0fe" if place == START else "#ffffff"
+    stroke = 3 if place["kind"] == "end" else 1.5
+    fill = "#fff3d6" if place["waits"] else "#e8f0fe" if place["kind"] == "start" else "#ffffff"
     return (
         f'<g><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="18" fill="{fill}" '
         f'stroke="#333" stroke-width="{stroke}"/>'
-        f'<text x="{x + _WIDTH // 2}" y="{y + 22}" text-anchor="middle">{escape(place)}</text></g>'
+        f'<text x="{x + _WIDTH // 2}" y="{y + 22}" text-anchor="middle">{escape(place["name"])}</text></g>'
     )
 
 
@@ -163,4 +172,4 @@ def _attribute(text: str) -> str:
     return escape(text, {'"': "&quot;"})
 
 
-FORMATS: dict[str, Callable[[MachinePlan, str], str]] = {"mermaid": mermaid, "svg": svg}
+FORMATS: dict[str, Callable[[Description], str]] = {"mermaid": mermaid, "svg": svg}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import msgspec
 
 from stepwell.authoring.machines.checks import (
     Problems,
@@ -25,6 +27,7 @@ from stepwell.domain.commit import Definition
 from stepwell.domain.duration import Duration
 from stepwell.domain.events import Problem
 from stepwell.domain.program import OnFailure, RunOptions
+from stepwell.domain.triggers.declared import DeclaredTrigger, checked_declared
 from stepwell.errors import InvalidInput
 
 State = TypeVar("State")
@@ -42,6 +45,7 @@ class Machine(Generic[State]):
     ends: ClassVar[Collection[str]] = ("end",)
     sync: ClassVar[bool] = False
     options: ClassVar[RunOptions] = RunOptions()
+    triggers: ClassVar[Sequence[DeclaredTrigger]] = ()
     definition: ClassVar[Definition]
     _plan: ClassVar[MachinePlan]
 
@@ -60,6 +64,7 @@ class Machine(Generic[State]):
         on_failure: OnFailure = "compensate",
         abstract: bool = False,
         title: str = "",
+        triggers: Iterable[DeclaredTrigger] = (),
         **unknown: Any,
     ) -> None:
         super().__init_subclass__()
@@ -85,6 +90,7 @@ class Machine(Generic[State]):
         problems.raise_if_any()
         cls._plan = MachinePlan(cls, transitions, ends, lambda: state_type(cls))
         cls.options = options
+        cls.triggers = checked_declared(triggers, f"machine {name}")
         cls.definition = _Definitions(name, version, title)  # type: ignore[assignment]  # built at first access
 
     @classmethod
@@ -113,7 +119,7 @@ class Machine(Generic[State]):
         """Draw the machine as a Mermaid state diagram or as SVG."""
         from stepwell.authoring.machines.drawing import drawn
 
-        return drawn(cls._plan, cls.definition.name, format)
+        return drawn(msgspec.json.decode(cls.definition.body), format, cls.__name__)
 
     def __repr__(self) -> str:
         return f"<machine {type(self).__name__}>"

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Raw
 
+from stepwell.control_flow import Continue
 from stepwell.domain import events as ev
 from stepwell.domain.approvals import REQUIRED_MAX
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
@@ -24,15 +25,16 @@ from stepwell.domain.new_run import NO_INPUT, input_or_default, startable
 from stepwell.domain.program import Program, Startable
 from stepwell.domain.steps import StepSpec, checked_name, spec_of
 from stepwell.domain.text import checked_text, clean
+from stepwell.domain.triggers.run_webhook import DELIVERY, run_webhook, token_of
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.engine.run import documents
 from stepwell.engine.run.arguments import short_digest, strict_digest
 from stepwell.engine.run.calls import ChildCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.run.children import Child, new_child
 from stepwell.engine.run.port import Call, RunPort, check_open, unreached
-from stepwell.engine.run.values import record_value, time_at
+from stepwell.engine.run.values import record_value, recorded_value, time_at
 from stepwell.engine.run.workflow_loop import RunCancelling
-from stepwell.errors import Continue, InvalidDefinition, InvalidInput, excerpt
+from stepwell.errors import InvalidDefinition, InvalidInput, excerpt
 
 
 def title_of(title: object) -> str:
@@ -159,7 +161,7 @@ class RunContext:
         else:
             mark = short_digest(args, kwargs) if self._digests_all else ""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
-        call = StepCall(path, future, spec, args, kwargs, queue=queue, digest=mark)
+        call = StepCall(path, future, spec=spec, args=args, kwargs=kwargs, queue=queue, digest=mark)
         if spec.compensate is not None:
             call.undo = undo_data(spec, args, kwargs, self._run.services.payload_bytes_max)
         return call
@@ -211,7 +213,7 @@ class RunContext:
     async def sleep(self, duration: Duration) -> None:
         length = seconds(duration, name="ctx.sleep")
         path = self._loop.scope().name("sleep")
-        await self._answer(TimerCall(path, self._loop.create_future(), length))
+        await self._answer(TimerCall(path, self._loop.create_future(), seconds=length))
 
     async def signal(self, name: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
         path = self._loop.scope().name(f"signal:{checked_name(name)}")
@@ -222,6 +224,22 @@ class RunContext:
     ) -> Any:
         path = self._loop.scope().name(f"event:{checked_name(name)}")
         return await self._wait(path, "event", name, type, timeout, key=checked_text(key, "key of ctx.event"))
+
+    def webhook(self, name: str = "webhook", *, secret: str = "", scheme: str = "") -> str:
+        path = self._loop.scope().name(f"webhook:{checked_name(name)}")
+        made = recorded_value(self._run, path)
+        if made is None:  # kept, so that a fork gives the same address to its steps
+            accepted = self._run.journal.accepted
+            where = (accepted.workspace, self._run.run_id, accepted.seed, path)
+            made = run_webhook(*where, secret=secret, scheme=scheme)
+            record_value(self._run, path, "webhook", made)
+        return str(made)
+
+    async def delivery(self, path: str, type: Any = Any, *, timeout: Duration | None = None) -> Any:
+        codec = codec_for(type)
+        place = self._loop.scope().name("delivery")
+        value = await self._wait(place, "event", DELIVERY, Any, timeout, key=token_of(path))
+        return codec.decode(encoded_by_type(value))
 
     async def approval(
         self,
@@ -273,7 +291,7 @@ class RunContext:
         startable(workflow)
         path = self._loop.scope().name(f"child:{workflow.definition.name}")
         new = None if self._is_started(path) else new_child(self._run, path, workflow, input, detached)
-        call = ChildCall(path, self._loop.create_future(), new, detached, trigger)
+        call = ChildCall(path, self._loop.create_future(), new=new, detached=detached, trigger=trigger)
         run_id = RunId(await self._answer(call))
         return Child(
             self._loop,

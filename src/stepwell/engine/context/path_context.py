@@ -18,7 +18,7 @@ from stepwell.domain.commit import NewEvent
 from stepwell.domain.program import Startable
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import result_path
-from stepwell.engine.run.calls import ChildCall, ResultCall, StepCall, TimerCall, WaitCall
+from stepwell.engine.run.calls import ChildCall, PollCall, ResultCall, StepCall, TimerCall, WaitCall
 from stepwell.engine.run.children import lookup_step, new_child, stored_workflow
 from stepwell.engine.run.log_writer import LogWriter
 from stepwell.engine.run.port import Call, RunPort
@@ -75,7 +75,10 @@ class PathContext:
         self, place: str, spec: StepSpec, args: tuple[Any, ...], kwargs: dict[str, Any], answered: Answered
     ) -> Call:
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
-        call = StepCall(self._prefix + place, future, spec, args, kwargs, queue=spec.queue, digest="")
+        kind = PollCall if spec.polls else StepCall
+        call = kind(
+            self._prefix + place, future, spec=spec, args=args, kwargs=kwargs, queue=spec.queue, digest=""
+        )
         self._run.ask(call).add_done_callback(answered)
         return call
 
@@ -85,7 +88,9 @@ class PathContext:
         return max(record.attempt if record is not None else 0, call.attempt, 1)
 
     def timer(self, place: str, seconds: float, answered: Answered, *, retry: bool = False) -> Call:
-        return self._asked(TimerCall(self._prefix + place, self.future(), seconds, retry=retry), answered)
+        return self._asked(
+            TimerCall(self._prefix + place, self.future(), seconds=seconds, retry=retry), answered
+        )
 
     def event(self, place: str, name: str, key: str, timeout: float | None, answered: Answered) -> Call:
         return self._wait(place, answered, what="event", name=name, key=key, timeout=timeout, codec=PLAIN)
@@ -137,7 +142,7 @@ class PathContext:
         if not started:
             assert workflow is not None
             new = new_child(run, path, workflow, input, detached)
-        return self._asked(ChildCall(path, self.future(), new, detached), answered)
+        return self._asked(ChildCall(path, self.future(), new=new, detached=detached), answered)
 
     def find(self, place: str, name: str, version: str, answered: Answered) -> Call:
         """Look a workflow up in the store; the result is for `found`."""
@@ -163,6 +168,10 @@ class PathContext:
         """Nothing is asked here. An older log may have an answer, from when it was."""
         self._run.calls.withdrawn.add(self._prefix + place)
 
+    def on_variable(self, take: Callable[[str, Raw], None] | None) -> None:
+        """Call it, in log order, when a person sets a variable; None: no longer."""
+        self._run.calls.on_variable = take
+
     # Recording
 
     def started(self, place: str) -> None:
@@ -182,7 +191,7 @@ class PathContext:
         events = self._writer.draft.events
         if events:
             last = events[-1]
-            events[-1] = self._starts = ev.starting(last, path, first=last is not self._starts)
+            events[-1] = self._starts = ev.starting(last, path, last is not self._starts)
         else:
             events.append(ev.written(ev.NodeStarted(), path))
 
@@ -200,10 +209,16 @@ class PathContext:
         return time_at(self._run, f"{self._prefix}{place}@now")
 
     def workflow(self, name: str, version: str) -> Startable[Any, Any] | None:
-        """A workflow that this worker knows; of several versions the latest."""
+        """A workflow that this worker knows; of several versions the latest.
+
+        None in another workspace than the worker's own: what may be called there is what is stored there.
+        """
+        services = self._run.services
+        if services.workspace not in ("", self._run.journal.accepted.workspace):
+            return None
         programs = [
             program
-            for program in self._run.services.programs.values()
+            for program in services.programs.values()
             if program.definition.name == name and version in ("", program.definition.version)
         ]
         if not programs:

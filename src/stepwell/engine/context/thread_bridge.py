@@ -21,7 +21,7 @@ Reply = concurrent.futures.Future[Any]
 
 _VERBS = {
     *("now", "random", "uuid", "patched", "publish", "progress", "save", "continue_as_new"),
-    *("sleep", "signal", "event", "approval", "map", "run", "document"),
+    *("webhook", "delivery", "sleep", "signal", "event", "approval", "map", "run", "document"),
 }
 
 

@@ -9,21 +9,29 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepwell.domain.duration import chosen
+import msgspec
+
+from stepwell.control_flow import Unwind
+from stepwell.domain.duration import DefaultTimeout
 from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution.exit_guard import sys_exit_as_error, sys_exit_guard
-from stepwell.engine.execution.step_log import LineSink, StepLog
-from stepwell.errors import StepTimedOut, Unwind
+from stepwell.engine.execution.step_log import LineSink, StepLog, log_into
+from stepwell.errors import SecretsKeyMissing, StepTimedOut
+from stepwell.spans import Spans, TracedRun
 
 if TYPE_CHECKING:
     from stepwell.engine.execution.step_runner import StepRunner
     from stepwell.system import Clock
+
+
+OpenSecrets = Callable[[str, Sequence[str]], Awaitable[Mapping[str, str]]]  # of a run, by name
 
 
 class AttemptServices(Protocol):
@@ -43,6 +51,12 @@ class AttemptServices(Protocol):
 
     @property
     def step_timeout(self) -> float | None: ...
+
+    @property
+    def spans(self) -> Spans | None: ...
+
+    @property
+    def open_secrets(self) -> OpenSecrets | None: ...
 
 
 class NamedSpec(Protocol):
@@ -89,66 +103,34 @@ _EXACT_BELOW = 10.0  # seconds: shorter timeouts get a timer of their own
 OnEnded = Callable[[Any, BaseException | None], None]
 
 
-class StepAttempt:
-    __slots__ = (
-        "_args",
-        "_context",
-        "_ended",
-        "_handle",
-        "_kwargs",
-        "_lease",
-        "_path",
-        "_run_id",
-        "_services",
-        "_task",
-        "attempt",
-        "began",
-        "coroutine",
-        "limit",
-        "log",
-        "noted",
-        "saved",
-        "spec",
-        "variables",
-    )
+class StepAttempt(msgspec.Struct, eq=False):
+    """There is one for every step: a struct is made in a third of the time. `step_attempt` makes it."""
 
-    def __init__(
-        self,
-        services: AttemptServices,
-        spec: StepSpec,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        run_id: str,
-        path: str,
-        attempt: int,
-        lease: str,
-        variables: contextvars.Context | None = None,
-    ) -> None:
-        self._services = services
-        self.spec = spec
-        self.limit = chosen(spec.timeout, services.step_timeout)
-        # The variables of the code that called the step, if that is in this process.
-        self.variables = contextvars.Context() if variables is None else variables.copy()
-        self._kwargs = kwargs
-        self._run_id = run_id
-        self._path = path
-        self._lease = lease
-        self.attempt = attempt
-        self._context: StepContext | None = None
-        self.saved: Sequence[DocumentSaved] = ()  # its documents; they count once it has completed
-        self._args = (self.context, *args) if spec.wants_context else args
-        # A plain function may have to wait for a thread or process: its time counts from when it gets one.
-        self.began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
-        self.noted = False
-        self.log: StepLog | None = None
-        if services.step_logs is not None:
-            self.log = StepLog(services.step_logs, run_id, path, attempt)
-            self.log.attach(self.variables)
-        self._ended: OnEnded | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._handle: asyncio.TimerHandle | None = None
-        self.coroutine: Coroutine[Any, Any, Any] | None = None  # an async step that has not begun
+    _services: AttemptServices
+    spec: StepSpec
+    _args: tuple[Any, ...]
+    _kwargs: dict[str, Any]
+    _run_id: str
+    _path: str
+    attempt: int
+    _lease: str
+    variables: contextvars.Context
+    began: float
+    log: StepLog | None = None
+    saved: Sequence[DocumentSaved] = ()  # its documents; they count once it has completed
+    noted: bool = False
+    coroutine: Coroutine[Any, Any, Any] | None = None  # an async step that has not begun
+    _context: StepContext | None = None
+    _span: Any = None
+    _ended: OnEnded | None = None
+    _task: asyncio.Task[Any] | None = None
+    _handle: asyncio.TimerHandle | None = None
+
+    @property
+    def limit(self) -> float | None:
+        """How long it may take, in seconds."""
+        limit = self.spec.timeout
+        return self._services.step_timeout if type(limit) is DefaultTimeout else limit
 
     @property
     def context(self) -> StepContext:
@@ -169,10 +151,29 @@ class StepAttempt:
         """Its name in messages to people."""
         return f"run {self._run_id}, step {self._path}"
 
-    def run(self, ended: OnEnded) -> None:
-        """Begin; calls `ended(result, error)` once, unless it is stopped before."""
+    async def _with_secrets(self) -> None:
+        if self._services.open_secrets is None:
+            raise SecretsKeyMissing(f"step {self.spec.name} names secrets, and nothing here opens them")
+        self.context.secrets = await self._services.open_secrets(self._run_id, self.spec.secrets)
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._task = None
+        _, error = outcome_of(opening)
+        if self._ended is None:
+            return  # it was stopped meanwhile
+        if error is None:
+            self.run(self._ended, opened=True)
+        else:
+            self._end(None, error)
+
+    def run(self, ended: OnEnded, *, opened: bool = False) -> None:
+        """Begin, once its secrets are open; calls `ended(result, error)` once, unless it is stopped."""
         self._ended = ended
         spec, runner = self.spec, self._services.runner
+        if spec.secrets and not opened:
+            self._task = asyncio.Task(self._with_secrets(), loop=self._services.loop)
+            self._task.add_done_callback(self._opened)
+            return
         if spec.is_async and spec.isolation == "none":
             try:
                 work = spec.function(*self._args, **self._kwargs)
@@ -229,19 +230,46 @@ class StepAttempt:
             self._task = None
         if self._handle is not None:
             self._handle.cancel()
-        if isinstance(error, asyncio.CancelledError):
-            error = asyncio.CancelledError("the step was cancelled from outside")
-        elif isinstance(error, Unwind):
-            error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
+        if error is not None:
+            if isinstance(error, asyncio.CancelledError):
+                error = asyncio.CancelledError("the step was cancelled from outside")
+            elif isinstance(error, Unwind):
+                error = RuntimeError(f"a step raised {type(error).__name__}, which only the engine may")
         self._end(result, error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
-        if self._ended is not None:
-            self._measure(error is not None)
-        if self.log is None:
-            self._report(result, error)
-        else:
-            self.log.end(lambda: self._report(result, error))
+        ended, log, services = self._ended, self.log, self._services
+        if ended is not None:  # otherwise it was stopped, or timed out
+            if (measures := services.runner.measures) is not None and self.began != _NOT_YET:
+                seconds = services.clock.monotonic() - self.began
+                if error is None:
+                    measures.completed.append(seconds)
+                else:
+                    measures.step_failed(seconds)
+            if self._span is not None:
+                self.end_span(error)
+        if log is not None:
+            if log.used:
+                log.end(partial(self._report, result, error))
+                return
+            log.closed = True
+        if ended is not None:
+            self._ended = None
+            ended(result, error)
+
+    def take_context(self) -> None:
+        """Its function asks for the context of the step first."""
+        self._args = (self.context, *self._args)
+
+    def begin_span(self, spans: Spans, root: str) -> None:
+        run = TracedRun(self._run_id, root)
+        self._span = spans.begin(run, self._path, self.attempt, name=self.spec.name, variables=self.variables)
+
+    def end_span(self, error: BaseException | None) -> None:
+        """What it did counts. The span of one that is lost or left never ends, so nobody hears of it."""
+        span, self._span = self._span, None
+        if span is not None and self._services.spans is not None:
+            self._services.spans.end(span, error)
 
     async def log_written(self) -> None:
         """For a transactional step, which ends in its own transaction: until its lines are written."""
@@ -251,14 +279,10 @@ class StepAttempt:
             await written.wait()
 
     def _report(self, result: Any, error: BaseException | None) -> None:
+        """Its lines are written."""
         ended, self._ended = self._ended, None
-        if ended is not None:  # otherwise it was stopped, or timed out
+        if ended is not None:
             ended(result, error)
-
-    def _measure(self, failed: bool) -> None:
-        if self.began != _NOT_YET:
-            seconds = self._services.clock.monotonic() - self.began
-            self._services.runner.measures.step_ended(max(0.0, seconds), failed=failed)
 
     def _time_out(self) -> None:
         self._leave()
@@ -277,6 +301,35 @@ class StepAttempt:
         elif self.coroutine is not None:
             self.coroutine.close()
             self.coroutine = None
+
+
+def step_attempt(
+    services: AttemptServices,
+    spec: StepSpec,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    run_id: str,
+    path: str,
+    attempt: int,
+    lease: str,
+    root: str = "",
+    variables: contextvars.Context | None = None,
+) -> StepAttempt:
+    """An attempt that `run` begins. `variables`: of the code that called the step, if here."""
+    variables = contextvars.Context() if variables is None else variables.copy()
+    log = None
+    if services.step_logs is not None:
+        log = StepLog(services.step_logs, run_id, path, attempt)
+        variables.run(log_into, log)
+    # A plain function may have to wait for a thread or process: its time counts from when it gets one.
+    began = services.clock.monotonic() if spec.is_async and spec.isolation == "none" else _NOT_YET
+    made = StepAttempt(services, spec, args, kwargs, run_id, path, attempt, lease, variables, began, log)
+    if spec.wants_context:
+        made.take_context()
+    if services.spans is not None:
+        made.begin_span(services.spans, root)
+    return made
 
 
 async def _awaited(awaitable: Any) -> Any:

@@ -29,7 +29,7 @@ from stepwell.domain.retry import kinds_of
 from stepwell.domain.step_log import Capture, LogLine
 from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.engine.execution.exit_guard import sys_exit_as_error
-from stepwell.engine.execution.step_log import StepLog, observed_output
+from stepwell.engine.execution.step_log import StepLog, log_into, observed_output
 from stepwell.errors import Permanent, RetryAfter
 
 _PR_SET_PDEATHSIG = 1
@@ -84,6 +84,7 @@ class StepRequest(msgspec.Struct, frozen=True):
     lease: str
     log_bytes_max: int = 0  # 0: what the step logs and prints is not kept
     capture: Capture = "off"
+    secrets: dict[str, str] = {}
 
 
 class StepReply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,7 +115,7 @@ def main(worker: int) -> None:
         if request.log_bytes_max:
             variables = contextvars.copy_context()
             log = StepLog(lines, request.run_id, request.step_path, request.attempt)
-            log.attach(variables)
+            variables.run(log_into, log)
             with observed_output(request.capture):
                 reply = variables.run(_answer, request, parent)
             log.end(lambda: None)
@@ -155,14 +156,18 @@ def _send(replies: BinaryIO, reply: StepReply) -> None:
 
 
 def _answer(request: StepRequest, parent: ParentWatch) -> StepReply:
+    context: StepContext | None = None
     try:
         parent.check()  # the request may have waited in the pipe for longer than its worker lived
         spec = _load(request)
         args, kwargs = decode_arguments(spec, request.arguments)
-        context: StepContext | None = None
         if spec.wants_context:
             context = StepContext(
-                run_id=request.run_id, path=request.step_path, attempt=request.attempt, lease=request.lease
+                run_id=request.run_id,
+                path=request.step_path,
+                attempt=request.attempt,
+                lease=request.lease,
+                secrets=request.secrets,
             )
             args.insert(0, context)
         parent.check()
@@ -178,6 +183,7 @@ def _answer(request: StepRequest, parent: ParentWatch) -> StepReply:
             permanent=isinstance(error, Permanent),
             retry_after=error.seconds if isinstance(error, RetryAfter) else None,
             kinds=kinds_of(error),
+            documents=context.saved if context is not None else [],
         )
 
 

@@ -134,6 +134,7 @@ class ProcessPool:
             step_path=context.path,
             attempt=context.attempt,
             lease=context.lease,
+            secrets=dict(context.secrets),
             log_bytes_max=0 if log is None else log.bytes_max,
             capture=observed(),
         )

@@ -14,9 +14,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Protocol, TextIO
+
+import msgspec
 
 from stepwell.domain.step_log import Capture, Stream, line_of
 
@@ -39,33 +41,30 @@ class LineSink(Protocol):
         ...
 
 
-class StepLog:
-    """The log of one attempt. Costs one small object if nothing is logged."""
+log_into = _current.set  # run it in a context: its code logs into that log from then on
 
-    __slots__ = ("_attempt", "_bytes", "_closed", "_last", "_partial", "_path", "_run_id", "_sink")
 
-    def __init__(self, sink: LineSink, run_id: str, path: str, attempt: int) -> None:
-        self._sink = sink
-        self._run_id = run_id
-        self._path = path
-        self._attempt = attempt
-        self._bytes = 0
-        self._last = 0  # how many lines were queued in all when its last one was
-        self._closed = False
-        self._partial: dict[Stream, str] | None = None  # printed without a line end so far
+class StepLog(msgspec.Struct, eq=False):
+    """The log of one attempt. Costs one small object, and no call, if nothing is logged."""
+
+    sink: Any  # a LineSink
+    run_id: str
+    path: str
+    attempt: int
+    used: bool = False  # something was logged or printed
+    closed: bool = False  # the attempt is over
+    _bytes: int = 0
+    _last: int = 0  # how many lines were queued in all when its last one was
+    _partial: dict[Stream, str] | None = None  # printed without a line end so far
 
     @property
     def place(self) -> tuple[str, str, int]:
         """Its run, the path of the step in it, and the attempt."""
-        return self._run_id, self._path, self._attempt
+        return self.run_id, self.path, self.attempt
 
     @property
     def bytes_max(self) -> int:
-        return self._sink.bytes_max
-
-    def attach(self, variables: Context) -> None:
-        """Code that runs in this context logs here."""
-        variables.run(_current.set, self)
+        return int(self.sink.bytes_max)
 
     def take_record(self, record: logging.LogRecord) -> None:
         try:
@@ -78,6 +77,7 @@ class StepLog:
 
     def take_printed(self, text: str, stream: Stream) -> None:
         with _lock:
+            self.used = True
             partial = self._partial if self._partial is not None else {}
             self._partial = partial
             *lines, rest = (partial.get(stream, "") + text).split("\n")
@@ -89,14 +89,15 @@ class StepLog:
 
     def add(self, payload: bytes) -> None:
         with _lock:
-            if self._closed:
+            if self.closed:
                 return  # it timed out, or was withdrawn, and its code goes on
+            self.used = True
             self._bytes += len(payload)
-            if self._bytes > self._sink.bytes_max:
-                self._closed = True
-                text = f"the log of this attempt is cut off here, at {self._sink.bytes_max:,} bytes"
+            if self._bytes > self.bytes_max:
+                self.closed = True
+                text = f"the log of this attempt is cut off here, at {self.bytes_max:,} bytes"
                 payload = line_of(text, "log", level="warning")
-            self._last = self._sink.add(self._run_id, self._path, self._attempt, payload)
+            self._last = self.sink.add(self.run_id, self.path, self.attempt, payload)
 
     def end(self, then: Callable[[], None]) -> None:
         """The attempt is over; `then` is called when its lines are written, at once if there are none."""
@@ -104,9 +105,9 @@ class StepLog:
             for stream, rest in self._partial.items():
                 if rest:
                     self.add(line_of(rest, stream))
-        self._closed = True
+        self.closed = True
         if self._last:
-            self._sink.when_written(self._last, then)
+            self.sink.when_written(self._last, then)
         else:
             then()
 

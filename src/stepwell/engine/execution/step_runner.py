@@ -27,7 +27,7 @@ class StepRunner:
         processes: int,
         measures: WorkerMeasures | None = None,
     ) -> None:
-        self.measures = measures or WorkerMeasures()
+        self.measures = measures  # None: nobody reads them
         self._threads = ThreadPool("stepwell-step", threads)
         # Sync workflows have their own threads: in a shared pool they would starve their own steps.
         self.workflow_threads = ThreadPool("stepwell-workflow", workflow_threads)

@@ -12,22 +12,28 @@ import asyncio
 import concurrent.futures
 import contextvars
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from stepwell.domain.duration import chosen
+import msgspec
+
+from stepwell.control_flow import CodeLeft, Unwind
+from stepwell.domain.duration import DefaultTimeout
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.thread_bridge import Make, ThreadBridge, ThreadContext, turn
 from stepwell.engine.execution.attempt import outcome_of
-from stepwell.engine.execution.step_log import StepLog
+from stepwell.engine.execution.step_log import StepLog, log_into
 from stepwell.engine.machine.attempt_context import AttemptContext
 from stepwell.engine.machine.calls import TransitionCall
 from stepwell.engine.machine.task_tracker import TaskTracker, TrackedTask
 from stepwell.engine.machine.task_tracker import current as _tracked
 from stepwell.engine.run.port import RunParts, check_open
+from stepwell.engine.run.services import Services
 from stepwell.engine.run.values import record_value, recorded_value
 from stepwell.engine.run.workflow_loop import RunCancelling, TaskScope, outside
-from stepwell.errors import CodeLeft, NotDurable, TransitionTimedOut, Unwind
+from stepwell.errors import NotDurable, TransitionTimedOut
+from stepwell.spans import Spans, TracedRun
 
 
 class AttemptDriver(Protocol):
@@ -53,54 +59,36 @@ class Label(NamedTuple):
     transactional: bool = False
 
 
-class TransitionAttempt:
-    __slots__ = (
-        "_advances",
-        "_bridge",
-        "_call",
-        "_code",
-        "_crossings",
-        "_driver",
-        "_handle",
-        "_left_at",
-        "_limit",
-        "_run",
-        "_services",
-        "_task",
-        "_tracked_tasks",
-        "attempt",
-        "began",
-        "coroutine",
-        "log",
-        "noted",
-        "over",
-        "path",
-        "variables",
-    )
+class TransitionAttempt(msgspec.Struct, eq=False):
+    """A struct, as `StepAttempt` is; `transition_attempt` makes it."""
 
-    def __init__(self, run: RunParts, driver: AttemptDriver, call: TransitionCall) -> None:
-        self._run = run
-        self._driver = driver
-        self._call = call
-        self._services = run.services
-        self._limit = chosen(call.transition.timeout, run.services.step_timeout)
-        self._task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
-        self.coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
-        self._handle: asyncio.TimerHandle | None = None
-        self._tracked_tasks: TaskTracker | None = None
-        self._crossings: dict[asyncio.Task[Any], Reply] = {}
-        self._advances = False  # is about to
-        self._left_at: float | None = None  # since when the whole run only waits
-        self.path = call.path
-        self.over = False
-        self.attempt = call.attempt
-        self.variables = call.variables  # each attempt has a call of its own
-        self.noted = False
-        self.log: StepLog | None = None
-        if self._services.step_logs is not None:
-            self.log = StepLog(self._services.step_logs, run.run_id, call.path, call.attempt)
-            self.log.attach(self.variables)
-        self.began = _NOT_YET if call.transition.threaded else self._services.clock.monotonic()
+    _run: RunParts
+    _driver: AttemptDriver
+    _call: TransitionCall
+    _services: Services
+    path: str
+    attempt: int
+    variables: contextvars.Context
+    began: float
+    log: StepLog | None = None
+    noted: bool = False
+    over: bool = False
+    coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
+    _code: Coroutine[Any, Any, Any] | None = None
+    _task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
+    _span: Any = None
+    _handle: asyncio.TimerHandle | None = None
+    _tracked_tasks: TaskTracker | None = None
+    _crossings: dict[asyncio.Task[Any], Reply] = {}
+    _advances: bool = False  # is about to
+    _left_at: float | None = None  # since when the whole run only waits
+    _bridge: ThreadBridge | None = None
+
+    @property
+    def _limit(self) -> float | None:
+        """How long it may take, in seconds."""
+        limit = self._call.transition.timeout
+        return self._services.step_timeout if type(limit) is DefaultTimeout else limit
 
     def run(self) -> None:
         call, services, ctx = self._call, self._services, self._driver.ctx
@@ -161,6 +149,7 @@ class TransitionAttempt:
 
     def begin(self) -> None:
         """A thread has taken it up; called on that thread."""
+        assert self._bridge is not None
         self._bridge.begin()
         self.began = self._services.clock.monotonic()
 
@@ -190,19 +179,29 @@ class TransitionAttempt:
 
     def done(self, result: Any, error: BaseException | None) -> None:
         """Its code returned or raised."""
-        if isinstance(error, asyncio.CancelledError):
+        if error is not None and isinstance(error, asyncio.CancelledError):
             error = asyncio.CancelledError(f"{self._call.transition.name} was cancelled from inside")
         if not self.over:
             self._leave(cancel=False)
             self._end(result, error)
 
+    def begin_span(self, spans: Spans) -> None:
+        run, call = TracedRun(self._run.run_id, self._run.journal.accepted.root), self._call
+        self._span = spans.begin(
+            run, self.path, self.attempt, name=call.transition.name, variables=self.variables
+        )
+
     def _end(self, result: Any, error: BaseException | None) -> None:
         """Answer the machine when the lines of this attempt are written."""
-        if self.log is None:
-            self._answer(result, error)
-            return
-        self._run.hold()
-        self.log.end(lambda: self._answer_held(result, error))
+        if self._span is not None and self._services.spans is not None:
+            self._services.spans.end(self._span, error)
+        if self.log is not None:
+            if self.log.used:
+                self._run.hold()
+                self.log.end(partial(self._answer_held, result, error))
+                return
+            self.log.closed = True
+        self._answer(result, error)
 
     def _answer_held(self, result: Any, error: BaseException | None) -> None:
         self._run.release_hold()
@@ -216,7 +215,7 @@ class TransitionAttempt:
             return
         if run.cancelling:
             error = RunCancelling()
-        elif isinstance(error, Unwind):
+        elif error is not None and isinstance(error, Unwind):
             error = NotDurable(
                 f"{self._call.transition.name} used the ctx of a transition that had ended, or raised "
                 f"{type(error).__name__} itself",
@@ -454,3 +453,17 @@ class TransitionAttempt:
         elif not quiet and self._left_at is not None:
             self.began += self._services.clock.monotonic() - self._left_at
             self._left_at = None
+
+
+def transition_attempt(run: RunParts, driver: AttemptDriver, call: TransitionCall) -> TransitionAttempt:
+    """An attempt that `run` begins."""
+    services, variables = run.services, call.variables  # each attempt has a call of its own
+    log = None
+    if services.step_logs is not None:
+        log = StepLog(services.step_logs, run.run_id, call.path, call.attempt)
+        variables.run(log_into, log)
+    began = _NOT_YET if call.transition.threaded else services.clock.monotonic()
+    made = TransitionAttempt(run, driver, call, services, call.path, call.attempt, variables, began, log)
+    if services.spans is not None:
+        made.begin_span(services.spans)
+    return made

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any, Protocol
 
 import msgspec
@@ -19,16 +18,11 @@ from stepwell.engine.run.port import Call, RunParts
 from stepwell.errors import CodeChanged, excerpt
 
 
-class TriggerCall(WaitCall):
+class TriggerCall(WaitCall, kw_only=True):
     """Waits at a place of a machine for one of the transitions that must be triggered."""
 
-    __slots__ = ("codecs",)
-
-    def __init__(
-        self, path: str, future: asyncio.Future[Any], place: str, codecs: Mapping[str, Codec]
-    ) -> None:
-        super().__init__(path, future, what="trigger", name=place, codec=PLAIN, timeout=None)
-        self.codecs = codecs
+    codecs: Mapping[str, Codec]
+    codec: Codec = PLAIN
 
     @property
     def text(self) -> str:
@@ -65,34 +59,19 @@ class Begins(Protocol):
     def cleans_up(self, call: TransitionCall) -> bool: ...
 
 
-class TransitionCall(Call):
+class TransitionCall(Call, kw_only=True):
     """Asks for a transition's code to be run once; answered with the state that it leaves."""
 
-    __slots__ = ("announced", "attempt", "body", "driver", "running", "transition", "variables")
+    transition: Transition
+    body: Callable[[Any], Any]
+    attempt: int
+    driver: Begins
+    announced: bool = False
+    variables: Context = msgspec.field(default_factory=copy_context)
+    running: Any = None  # its `TransitionAttempt`, once it has begun
+
     is_effect = True
     under_way = True
-
-    def __init__(
-        self,
-        path: str,
-        future: asyncio.Future[Any],
-        transition: Transition,
-        body: Callable[[Any], Any],
-        *,
-        attempt: int,
-        driver: Begins,
-    ) -> None:
-        self.path = path
-        self.future = future
-        self.withdrawn = False
-        self.after = 0
-        self.transition = transition
-        self.body = body
-        self.attempt = attempt
-        self.driver = driver
-        self.announced = False
-        self.variables = copy_context()
-        self.running: Any = None  # its `TransitionAttempt`, once it has begun
 
     @property
     def text(self) -> str:
@@ -106,16 +85,15 @@ class TransitionCall(Call):
             super().cancel(run)
 
 
-class BackoffCall(TimerCall):
+class BackoffCall(TimerCall, kw_only=True):
     """Waits for the time of a transition's next attempt: a timer that its failure has set."""
 
-    __slots__ = ("due_at", "transition")
-    under_way = True
+    transition: Transition
+    due_at: float
+    seconds: float = 0.0
+    retry: bool = True
 
-    def __init__(self, path: str, future: asyncio.Future[Any], transition: Transition, due_at: float) -> None:
-        super().__init__(path, future, 0.0, retry=True)
-        self.transition = transition
-        self.due_at = due_at
+    under_way = True
 
     @property
     def text(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
+from stepwell.control_flow import TransitionStopped, Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
@@ -26,7 +27,7 @@ from stepwell.domain.messages import decide_key
 from stepwell.domain.problems import problem_of
 from stepwell.domain.program import Program
 from stepwell.domain.suggest import did_you_mean_one_of
-from stepwell.engine.machine.attempt import TransitionAttempt
+from stepwell.engine.machine.attempt import TransitionAttempt, transition_attempt
 from stepwell.engine.machine.calls import BackoffCall, TransitionCall, TriggerCall
 from stepwell.engine.machine.context import MachineContext
 from stepwell.engine.run.answers import RecordedResult, result_path
@@ -41,9 +42,7 @@ from stepwell.errors import (
     InvalidDefinition,
     InvalidInput,
     PayloadTooLarge,
-    TransitionStopped,
     TransitionTimedOut,
-    Unwind,
     excerpt,
 )
 
@@ -205,7 +204,7 @@ class MachineDriver(StyleRules):
             run.hold()
             run.services.loop.call_later(_LEASE_LOOK, self._begin_late, call)
         else:
-            TransitionAttempt(run, self, call).run()
+            transition_attempt(run, self, call).run()
 
     def _is_logged(self, call: TransitionCall) -> bool:
         """The log has this attempt as begun, by an owner before us."""
@@ -250,7 +249,7 @@ class MachineDriver(StyleRules):
         run = self._run
         path = f"{run.loop.root.path}/{TRIGGER}{place}@{self._journal.version + 1}"
         self.touched = True
-        call = TriggerCall(path, run.loop.create_future(), place, choices)
+        call = TriggerCall(path, run.loop.create_future(), what="trigger", name=place, codecs=choices)
         message = await run.ask(call)
         return message.name, message.payload
 
@@ -263,7 +262,7 @@ class MachineDriver(StyleRules):
         while True:
             if attempts.retry_at is not None:
                 future = run.loop.create_future()
-                await run.ask(BackoffCall(path, future, transition, attempts.retry_at))
+                await run.ask(BackoffCall(path, future, transition=transition, due_at=attempts.retry_at))
                 attempts.retry_at = None
             if run.cancelling:
                 raise RunCancelling
@@ -271,7 +270,12 @@ class MachineDriver(StyleRules):
                 raise TransitionStopped(attempts.stopped)
             attempts.begun += 1
             call = TransitionCall(
-                path, asyncio.Future(loop=run.loop), transition, body, attempt=attempts.begun, driver=self
+                path,
+                asyncio.Future(loop=run.loop),
+                transition=transition,
+                body=body,
+                attempt=attempts.begun,
+                driver=self,
             )
             self._call = call
             try:

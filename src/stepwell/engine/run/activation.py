@@ -13,10 +13,14 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
+from stepwell.control_flow import CodeLeft, OwnershipLost, Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
+from stepwell.domain.figures import COUNTED
+from stepwell.domain.hops import hops_here
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.domain.program import Program
 from stepwell.engine.run import endings
@@ -43,9 +47,10 @@ from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.unserved import Unserved
 from stepwell.engine.run.waits import Waits
 from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoop
-from stepwell.errors import CodeChanged, CodeLeft, LogDamaged, OwnershipLost, Unwind
+from stepwell.errors import CodeChanged, LogDamaged
 
 _log = logging.getLogger("stepwell.engine")
+_OK = Outcome.OK  # asked after every commit; a look into an enum takes twice as long
 
 
 class Activation:
@@ -129,7 +134,9 @@ class Activation:
             self._ending = self._undo_before(self.program.ending(journal, self.waits.rows))
         else:
             self._style, body = self._style.start(self.program, bytes(journal.input))
-            self._main = self.loop.start(body, self.loop.root)
+            variables = copy_context()
+            variables.run(hops_here.set, journal.accepted.hops)
+            self._main = self.loop.start(body, self.loop.root, context=variables)
 
     @property
     def problem(self) -> ev.Problem | None:
@@ -173,9 +180,10 @@ class Activation:
 
     def _run_turns(self) -> None:
         while self.closed is None and self._ending is None:
-            if self.loop.ready:
-                self.loop.run_turn()
-                if self.loop.endless:
+            loop = self.loop
+            if loop.ready:
+                loop.run_turn()
+                if loop.endless:
                     self._ending = endings.endless()
                     continue
                 if self._main.done():
@@ -185,10 +193,10 @@ class Activation:
             thread, calls = self._style.thread, self.calls
             if thread is not None and thread.running:
                 return
-            if calls.answers:
+            if answers := calls.answers:
                 if self.writer.turn_held:
                     return  # a transactional step is about to come first in the log
-                self._release(calls.answers.popleft())
+                self._release(answers.popleft())
             elif calls.replaying:
                 self._go_live()
             elif (self.waits.rows or self.timers.dues) and self._take_next():
@@ -211,6 +219,7 @@ class Activation:
             # before the messages are taken: an answer that came in time wins, a cancel comes first.
             for call in self.calls.commands:
                 call.recall(self)
+            self.waits.order()
 
     def _take_next(self) -> bool:
         """Take one message, or one path that is due: what that leads to may withdraw the next."""
@@ -231,8 +240,11 @@ class Activation:
         return True
 
     def _release(self, answer: RecordedResult) -> None:
-        if type(answer.fact) is ev.CancelRequested:
-            self._cancel()
+        if not answer.path:  # about the run itself
+            if type(answer.fact) is ev.VariableSet and self.calls.on_variable is not None:
+                self.calls.on_variable(answer.fact.name, answer.fact.value)
+            elif type(answer.fact) is ev.CancelRequested:
+                self._cancel()
             return
         try:
             if not release(self, self._style, answer) and self.calls.replaying:
@@ -266,7 +278,8 @@ class Activation:
                 held.append(call)
             else:
                 call.begin(self)
-        commands.extendleft(reversed(held))
+        if held:
+            commands.extendleft(reversed(held))
         return bool(answers) or (bool(self.timers.dues) and self.timers.next_due() is not None)
 
     def withdraw(self, call: Call) -> None:
@@ -289,6 +302,8 @@ class Activation:
             self.calls.answers.append(
                 RecordedResult(seq, result_path(path) if kind is ev.ChildEnded else path, fact)
             )
+        elif kind in COUNTED:
+            self.writer.count(fact, path)
 
     def settle(self) -> None:
         """Hand the draft to the committer, parking or finishing when there is nothing left to do."""
@@ -327,7 +342,7 @@ class Activation:
         if self.closed is not None:
             return
         self.timers.held = False
-        if result.outcome is Outcome.OK:
+        if result.outcome is _OK:
             writer = self.writer
             writer.head += len(draft.events)
             writer.last_at = result.at
@@ -338,8 +353,9 @@ class Activation:
             suspect = draft.settled and writer.losses > 0
             if suspect:
                 writer.losses = 0
-            for path, seconds in draft.dues.items():
-                self.timers.dues[path] = result.at + seconds
+            if draft.dues:
+                for path, seconds in draft.dues.items():
+                    self.timers.dues[path] = result.at + seconds
             for action in draft.then_do:
                 action(result.at)
             if then is not None:
@@ -369,7 +385,7 @@ class Activation:
             return
         if result.wakes > self._inbox.seen:
             self._inbox.look(result.wakes)
-        if self.run_id in self.services.notifier.followed:
+        if self.run_id in self.services.notifier.wanted:
             self.services.notifier.notify_run(self.run_id)
         if (
             self.services.replay_always
@@ -390,6 +406,7 @@ class Activation:
             self.services.notifier.notify_run(self.run_id)
         else:
             endings.announce(self, then)
+        self.services.notifier.notify_status()
 
     def _begin_generation(self, fact: ev.Continued) -> None:
         """continue_as_new is on disk: leave the code and begin it again."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ from msgspec import Raw
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec
-from stepwell.domain.commit import NewRun
 from stepwell.domain.events import Undo
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.run.answers import RecordedResult
@@ -19,41 +17,24 @@ from stepwell.engine.run.arguments import same_arguments
 from stepwell.engine.run.port import Call, OpenCalls, RunParts
 
 
-class StepCall(Call):
-    __slots__ = (
-        *("args", "kwargs", "spec", "queue", "digest", "undo", "variables"),
-        *("answered", "attempt", "failures", "retrying"),
-    )
+class StepCall(Call, kw_only=True):
+    spec: StepSpec
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    queue: str
+    digest: str
+    attempt: int = 0
+    failures: int = 0
+    retrying: bool = False  # waits for its next attempt
+    answered: bool = False  # by this activation; what the log had before is in `recorded`
+    variables: Context = msgspec.field(
+        default_factory=copy_context
+    )  # of the code that asks: attempts have copies
+    undo: Undo | None = None  # of a step that is to be undone when the run ends badly
+
     is_effect = True
     under_way = True
     working = True
-
-    def __init__(
-        self,
-        path: str,
-        future: asyncio.Future[Any],
-        spec: StepSpec,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        queue: str,
-        digest: str,
-    ) -> None:
-        self.path = path
-        self.future = future
-        self.withdrawn = False
-        self.after = 0
-        self.spec = spec
-        self.args = args
-        self.kwargs = kwargs
-        self.queue = queue
-        self.digest = digest
-        self.attempt = 0
-        self.failures = 0
-        self.retrying = False  # waits for its next attempt
-        self.answered = False  # by this activation; what the log had before is in `recorded`
-        self.variables = copy_context()  # of the code that asks: its attempts have copies of them
-        self.undo: Undo | None = None  # of a step that is to be undone when the run ends badly
 
     @property
     def text(self) -> str:
@@ -107,16 +88,22 @@ class StepCall(Call):
             calls.arguments.compare(self, fact, calls.answers)
 
 
-class TimerCall(Call):
-    __slots__ = ("retry", "seconds")
-    asks = True
+class PollCall(StepCall):
+    """A step that is called again and again until it has a result. Between two calls the run is suspended."""
 
-    def __init__(
-        self, path: str, future: asyncio.Future[Any], seconds: float, *, retry: bool = False
-    ) -> None:
-        super().__init__(path, future)
-        self.seconds = seconds
-        self.retry = retry  # something is tried again then: the run is not suspended meanwhile
+    working = False
+    polls = True
+
+    @property
+    def text(self) -> str:
+        return f"looking at {self.path}"
+
+
+class TimerCall(Call, kw_only=True):
+    seconds: float
+    retry: bool = False  # something is tried again then: the run is not suspended meanwhile
+
+    asks = True
 
     @property
     def text(self) -> str:
@@ -139,39 +126,21 @@ class TimerCall(Call):
         return self.seconds
 
 
-class WaitCall(Call):
-    __slots__ = ("assignees", "bar_starter", "codec", "key", "name", "required", "timeout", "title", "what")
-    asks = True
+class WaitCall(Call, kw_only=True):
+    what: str
+    name: str
+    codec: Codec
+    key: str = ""
+    title: str = ""
+    assignees: tuple[str, ...] = ()
+    required: int = 1
+    bar_starter: bool = False
 
-    def __init__(
-        self,
-        path: str,
-        future: asyncio.Future[Any],
-        *,
-        what: str,
-        name: str,
-        codec: Codec,
-        timeout: float | None,
-        key: str = "",
-        title: str = "",
-        assignees: tuple[str, ...] = (),
-        required: int = 1,
-        bar_starter: bool = False,
-    ) -> None:
-        super().__init__(path, future)
-        self.required = required
-        self.bar_starter = bar_starter
-        self.what = what
-        self.name = name
-        self.codec = codec
-        self.timeout = timeout
-        self.key = key
-        self.title = title
-        self.assignees = assignees
+    asks = True
 
     @property
     def text(self) -> str:
-        return f"waiting for {self.what} {self.name}"
+        return f"waiting for {self.what}" + (f" {self.name}" if self.name != self.what else "")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -203,24 +172,13 @@ class WaitCall(Call):
         return self.what, self.name, self.key, self.title, [*self.assignees], form
 
 
-class ChildCall(Call):
+class ChildCall(Call, kw_only=True):
     """Asks for a child to be started; answered when that is on disk. `new` is None when it is."""
 
-    __slots__ = ("detached", "new", "trigger")
-    is_effect = True
+    detached: bool
+    trigger: str = ""
 
-    def __init__(
-        self,
-        path: str,
-        future: asyncio.Future[Any],
-        new: NewRun | None,
-        detached: bool,
-        trigger: str = "",
-    ) -> None:
-        super().__init__(path, future)
-        self.new = new
-        self.detached = detached
-        self.trigger = trigger
+    is_effect = True
 
     def begin(self, run: RunParts) -> None:
         run.waits.start_child(self)
@@ -235,7 +193,6 @@ class ChildCall(Call):
 class ResultCall(Call):
     """Asks for a child's end, which comes as a message."""
 
-    __slots__ = ()
     may_end_soon = True
 
     @property

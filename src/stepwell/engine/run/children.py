@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from stepwell.control_flow import Unwind
 from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import NULL
@@ -22,7 +23,7 @@ from stepwell.engine.run.answers import result_path
 from stepwell.engine.run.calls import ResultCall
 from stepwell.engine.run.port import Call, RunPort
 from stepwell.engine.run.workflow_loop import WorkflowLoop
-from stepwell.errors import InvalidRequest, Unwind
+from stepwell.errors import InvalidRequest
 from stepwell.store.base import Store
 
 

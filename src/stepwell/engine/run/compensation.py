@@ -120,7 +120,9 @@ class Compensation:
         run = self._run
         spec, args, kwargs = _prepared(run.journal.undoable[path])
         future = run.loop.create_future()
-        call = StepCall(undoing_path(path), future, spec, args, kwargs, queue=spec.queue, digest="")
+        call = StepCall(
+            undoing_path(path), future, spec=spec, args=args, kwargs=kwargs, queue=spec.queue, digest=""
+        )
         try:
             await run.ask(call)
         except StepError:

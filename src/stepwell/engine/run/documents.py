@@ -6,14 +6,16 @@ machine sees what its last checkpoint had; that may lie far back, so it is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
-from stepwell.domain.documents import DETAILS, Documents, document_id, is_direct, is_within
+from stepwell.domain.documents import DETAILS, USAGE, Documents, document_id, is_direct, is_within
 from stepwell.domain.events import DocumentSaved, Kept
 from stepwell.engine.run.full_log import whole_log
 from stepwell.engine.run.journal import Journal
@@ -27,13 +29,19 @@ def record(run: RunPort, saved: Iterable[DocumentSaved], path: str, attempt: int
         if document.name == DETAILS:
             run.record(ev.DetailsReported(details=document.value), path, attempt)
             continue
+        if document.name == USAGE:
+            run.record(msgspec.json.decode(document.value, type=ev.UsageReported), path, attempt)
+            continue
         run.record(document, path, attempt)
         run.journal.saved.setdefault(path, []).append((attempt, document))
 
 
 def record_details(run: RunPort, saved: Iterable[DocumentSaved], path: str, attempt: int) -> None:
-    """Draft what a failed attempt wanted to show; its documents do not count."""
-    record(run, [one for one in saved if one.name == DETAILS], path, attempt)
+    """Draft what a failed attempt wanted to show, and what it used; its documents do not count."""
+    shown: Sequence[DocumentSaved] = [one for one in saved if one.name in (DETAILS, USAGE)]
+    if run.services.redact is not None:
+        shown = redacted(shown, run.services.redact)
+    record(run, shown, path, attempt)
 
 
 def checked(saved: Sequence[DocumentSaved], path: str, limit: int) -> Sequence[DocumentSaved]:
@@ -41,6 +49,14 @@ def checked(saved: Sequence[DocumentSaved], path: str, limit: int) -> Sequence[D
     for document in saved:
         limited(bytes(document.value), f"document {document.name} of {path}", limit)
     return saved
+
+
+def redacted(saved: Sequence[DocumentSaved], redact: Callable[[bytes], bytes]) -> Sequence[DocumentSaved]:
+    """Without the values of secrets. What a step used is numbers only, and is counted as it is."""
+    return [
+        document if document.name == USAGE else replace(document, value=Raw(redact(bytes(document.value))))
+        for document in saved
+    ]
 
 
 def show(journal: Journal, path: str) -> None:
@@ -85,7 +101,7 @@ def save_in_visit(run: RunPort, path: str, name: str, value: Any) -> None:
 def visible_after(journal: Journal, visit: str, *, failed: bool) -> list[str]:
     """The ids of a machine's documents at the checkpoint that this visit leads to."""
     if not journal.saved:
-        return journal.document_ids
+        return list(journal.document_ids)
     versions = dict(item.rsplit("@", 1) for item in journal.document_ids)
     for path, saved in journal.saved.items() if not failed else ():
         if is_within(path, visit):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Raw
 
+from stepwell.control_flow import Continue, TransitionStopped, Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Finish, InboxRow, Message, NewEvent
@@ -27,15 +28,8 @@ from stepwell.engine.run.port import Call, RunParts
 from stepwell.engine.run.replay import code_changed, left_open
 from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.waits import Waits
-from stepwell.errors import (
-    Continue,
-    HistoryLimit,
-    NotDurable,
-    RunTimedOut,
-    StepwellError,
-    TransitionStopped,
-    Unwind,
-)
+from stepwell.errors import HistoryLimit, NotDurable, RunTimedOut, StepwellError
+from stepwell.spans import EndedRun, TracedRun
 from stepwell.store.wakeups import Ended
 
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after the first, if at all
@@ -264,6 +258,22 @@ def _last_fact(ending: RunEnding, unconsumed: list[str]) -> ev.Fact:
 def announce(run: RunParts, then: Finish) -> None:
     """Report to this process, and by a hint to the others, that the run has ended."""
     notifier = run.services.notifier
+    if run.services.spans is not None:
+        run.services.spans.run_ended(_traced(run, then))
     notifier.notify_end(run.run_id, Ended(then.status, then.output, then.error))
     if run.journal.accepted.parent:
         notifier.notify_work(RunId(run.journal.accepted.parent))
+
+
+def _traced(run: RunParts, then: Finish) -> EndedRun:
+    accepted, error = run.journal.accepted, then.error
+    return EndedRun(
+        run=TracedRun(run.run_id, accepted.root),
+        parent=accepted.parent,
+        workflow=accepted.workflow,
+        version=accepted.version,
+        status=then.status,
+        error=msgspec.json.decode(error, type=ev.Problem).code if error else "",
+        began=run.journal.accepted_at,
+        ended=run.writer.last_at,
+    )

@@ -132,7 +132,7 @@ class Journal(msgspec.Struct, eq=False):
     failed: ev.Failed | ev.TimedOut | None = None
     saved: dict[str, list[tuple[int, ev.DocumentSaved]]] = {}  # not visible yet
     documents: dict[str, ev.Kept] = {}  # of a function: what its code may see
-    document_ids: list[str] = []  # of a machine: ids at its last checkpoint
+    document_ids: Sequence[str] = ()  # of a machine: ids at its last checkpoint
     undoable: dict[str, ev.StepCompleted] = {}  # in log order
     undoes: ev.Failed | ev.TimedOut | None = None  # how it had ended, before a person asked to undo it
     compensation: ev.CompensationStarted | None = None
@@ -197,6 +197,9 @@ def absorb(journal: Journal, event: Event) -> None:
                 note_done(journal.undoable, path, fact)
         case ev.CancelRequested():
             journal.cancel_reason, journal.cancelled = fact.reason, open_calls(journal)
+            _answered(journal, event)
+        case ev.VariableSet():
+            journal.keys[fact.key] = None
             _answered(journal, event)
         case ev.StepFailed():
             _step_failed(journal, event, fact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -22,8 +22,11 @@ from stepwell.domain.commit import (
     Park,
 )
 from stepwell.domain.events import SETTLING, Fact, written
+from stepwell.domain.figures import mark_of, used_by
 from stepwell.domain.ids import LeaseId, RunId
+from stepwell.domain.notifications import PendingNotification
 from stepwell.domain.status import Status
+from stepwell.domain.usage import Mark, Usage
 from stepwell.engine.run.services import Submits
 
 _ROW_BYTES = 200  # of an event, beside its payload
@@ -38,7 +41,7 @@ class Draft(msgspec.Struct, eq=False):
     settled: bool = False
     base: int | None = None
     dues: dict[str, float] = {}  # path -> seconds after this commit
-    then_do: list[Callable[[float], None]] = []  # after it was written, with its time
+    then_do: Sequence[Callable[[float], None]] = ()  # after it was written, with its time
     _rest: Rest | None = None
 
     @property
@@ -48,11 +51,12 @@ class Draft(msgspec.Struct, eq=False):
         return self._rest
 
     def add(self, fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
-        event = written(fact, path, attempt)
+        kind, payload = ev.KIND[type(fact)], ev.encode(fact)
+        event = NewEvent(kind, path, attempt, payload)  # as `ev.written`
         self.events.append(event)
-        self.size += len(event.payload) + _ROW_BYTES
+        self.size += len(payload) + _ROW_BYTES
         self.needed = True
-        if event.kind in SETTLING:
+        if kind in SETTLING:
             self.settled = True
         return event
 
@@ -60,7 +64,7 @@ class Draft(msgspec.Struct, eq=False):
         """Append what was drafted meanwhile to a draft that was not written."""
         self.events.extend(later.events)
         self.size += later.size
-        self.then_do.extend(later.then_do)
+        self.then_do = (*self.then_do, *later.then_do)
         self.dues.update(later.dues)
         self.needed |= later.needed
         self.settled |= later.settled
@@ -78,6 +82,7 @@ class Draft(msgspec.Struct, eq=False):
             settled=self.settled,
             then=then,
             base=self.base,
+            events_only=then is None and self._rest is None and bool(self.events),
         )
         if self._rest is not None:
             for name in Rest.__struct_fields__:
@@ -95,6 +100,9 @@ class Rest(msgspec.Struct, eq=False):
     deliveries: list[Message] = []
     tickets_opened: list[NewTicket] = []
     tickets_closed: list[str] = []
+    used: list[Usage] = []
+    marks: list[Mark] = []
+    notifications: list[PendingNotification] = []
 
 
 _log = logging.getLogger("stepwell.engine")
@@ -151,7 +159,7 @@ class LogWriter:
 
     def after_commit(self, action: Callable[[float], None]) -> None:
         """Call `action` with the commit's time, once it is written."""
-        self.draft.then_do.append(action)
+        self.draft.then_do = (*self.draft.then_do, action)
 
     def due(self, path: str, seconds: float) -> None:
         """The path is due that many seconds after the commit."""
@@ -183,6 +191,13 @@ class LogWriter:
         if needed:
             self.draft.needed = True
 
+    def count(self, fact: ev.Fact, path: str) -> None:
+        """Let the run's row show what a step used, or how far the run is."""
+        if (usage := used_by(fact)) is not None:
+            self.draft.rest.used.append(usage)
+        elif (mark := mark_of(fact, path)) is not None:
+            self.draft.rest.marks.append(mark)
+
     def start(self, new: NewRun, notify: Callable[[], None]) -> None:
         """Start a child; `notify` is called once for all children of the commit."""
         starts = self.draft.rest.starts
@@ -192,6 +207,13 @@ class LogWriter:
 
     def deliver(self, messages: Iterable[Message]) -> None:
         self.draft.rest.deliveries.extend(messages)
+
+    def notify(self, row: PendingNotification, notify: Callable[[], None]) -> None:
+        """Write a notification with the commit; `notify` as in `start`."""
+        rows = self.draft.rest.notifications
+        if not rows:
+            self.after_commit(lambda at: notify())
+        rows.append(row)
 
     def request(self, message: Message, notify: Callable[[], None]) -> None:
         """Deliver a message that is a reason for a commit; `notify` as in `start`."""
@@ -207,8 +229,12 @@ class LogWriter:
         draft, self.draft = self.draft, Draft()
         self.in_flight = draft
         commit = draft.commit(self._run_id, self.lease, self.head, then)
-        untouched = not draft.events and self.head == self._first_head
-        if type(then) is Park and then.status is Status.SUSPENDED and not untouched:
+        if (
+            then is not None
+            and type(then) is Park
+            and then.status is Status.SUSPENDED
+            and (draft.events or self.head != self._first_head)
+        ):
             # Not in the draft: a refused park suspends nothing, and shifts no seq that was promised.
             commit.events = [*draft.events, _SUSPENDED]
         self._committer.submit(commit, draft.size, self._answered)
@@ -256,7 +282,7 @@ class LogWriter:
         """The commit of a transactional step, while the turn is held."""
         assert self.in_flight is not None
         self.in_flight.add(fact, path, attempt)
-        self.in_flight.then_do.append(then_do)
+        self.in_flight.then_do = (*self.in_flight.then_do, then_do)
         return self.in_flight.commit(self._run_id, self.lease, self.head, None)
 
     def transacted(self, result: Committed) -> None:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
+import msgspec
+from msgspec import Raw
+
+from stepwell.control_flow import Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.commit import InboxRow, NewRun
 from stepwell.domain.ids import RunId
@@ -22,27 +26,25 @@ from stepwell.engine.run.log_writer import LogWriter
 from stepwell.engine.run.services import Services
 from stepwell.engine.run.timers import Timers
 from stepwell.engine.run.workflow_loop import RunCancelling, WorkflowLoop
-from stepwell.errors import Unwind
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One pending question of workflow code, answered through its future."""
 
-    __slots__ = ("after", "future", "path", "withdrawn")
+    path: str
+    future: asyncio.Future[Any]
+    withdrawn: bool = False
+    after: int = 0  # effects may start once the log has reached this seq
+    timeout: float | None = None  # seconds
+    new: NewRun | None = None  # the child that is to be started
+
     is_effect = False  # something begins outside: only when the log has all that led to it
     under_way = False  # work that a retry of the run begins anew
+    polls = False  # it looks again and again, and nothing is recorded of what it does not find
     asks = False  # its answer depends on more than its path: see `matches`
     digest = ""  # of a step's arguments
     attempt = 0  # of a step or a transition
     retrying = False  # waits for its next attempt
-    timeout: float | None = None  # seconds
-    new: NewRun | None = None  # the child that is to be started
-
-    def __init__(self, path: str, future: asyncio.Future[Any]) -> None:
-        self.path = path
-        self.future = future
-        self.withdrawn = False
-        self.after = 0  # effects may start once the log has reached this seq
 
     @property
     def text(self) -> str:
@@ -122,7 +124,7 @@ class OpenCalls:
 
     __slots__ = (
         *("pending", "commands", "answers", "recorded", "arrived", "withdrawn"),
-        *("arguments", "strict", "replaying"),
+        *("arguments", "strict", "replaying", "on_variable"),
     )
 
     def __init__(self, answers: deque[RecordedResult], *, strict: bool, replaying: bool) -> None:
@@ -135,6 +137,7 @@ class OpenCalls:
         self.arguments = ReplayedArguments()
         self.strict = strict  # all its steps record a strict digest of their arguments
         self.replaying = replaying  # the code has not reached the end of the log
+        self.on_variable: Callable[[str, Raw], None] | None = None  # for programs with variables
 
     def begin_again(self, call: Call, barrier: int) -> None:
         """Nothing in the log answers it: it begins once the log has reached `barrier`."""

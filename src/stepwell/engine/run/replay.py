@@ -63,8 +63,10 @@ def release(run: RunParts, style: StyleRules, answer: RecordedResult) -> bool:
             note_done(journal.undoable, answer.path, fact)
         if journal.saved and not style.by_visits:
             show(journal, answer.path)
-    calls.recorded.discard(answer.path)
-    call = calls.pending.pop(answer.path, None)
+    path = answer.path
+    if calls.recorded:
+        calls.recorded.discard(path)
+    call = calls.pending.pop(path, None)
     if call is None:
         return _keep_unasked(journal, calls, style, answer)
     if (

@@ -12,9 +12,11 @@ from stepwell.domain.ids import Ids, WorkerId
 from stepwell.domain.program import Program
 from stepwell.domain.steps import STEP_TIMEOUT, StepSpec
 from stepwell.domain.workflow_code import DirectCalls
+from stepwell.engine.execution.attempt import OpenSecrets
 from stepwell.engine.execution.step_log import LineSink
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.shared_timeout import SharedTimeout
+from stepwell.spans import Spans
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
@@ -70,18 +72,27 @@ class Services:
     stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places
     limits: RunLimits
     note_due: Callable[[float], None]  # a ticket becomes due in that many seconds
+    provided: Mapping[str, StepSpec]  # by name: what steps and nodes do whose function the worker has
     styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step
     step_inputs: bool = False  # keep what steps are called with
     step_logs: LineSink | None = None  # what steps log and print; None: it is not kept
     step_timeout: float | None = float(STEP_TIMEOUT)  # of steps and transitions that choose none
+    open_secrets: OpenSecrets | None = None  # None: there are none
+    redact: Callable[[bytes], bytes] | None = None  # removes their values from what steps return and raise
+    spans: Spans | None = None  # for OpenTelemetry, if the program configured it
+    approvals_channel: str = ""  # through which assignees hear of approvals; '': they do not
     history_warn: int = 50_000  # events
     history_max: int = 500_000
+    workspace: str = (
+        ""  # where the definitions of `programs` are stored; '': nowhere, so any run may call them
+    )
 
     def spec_to_run(self, spec: StepSpec) -> StepSpec:
         """The step as this worker executes it: with its own function for a built-in node."""
         if self.stand_ins and spec.name in self.stand_ins:
             return self.stand_ins[spec.name]
-        if not spec.provided or spec.name not in self.steps:
+        own = self.provided.get(spec.name) if spec.provided else None
+        if own is None:
             return spec
-        return replace(spec, function=self.steps[spec.name].function)
+        return replace(spec, function=own.function, wants_context=own.wants_context)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from stepwell.control_flow import Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Commit, NewTicket
@@ -20,13 +21,13 @@ from stepwell.domain.duration import chosen
 from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import EndNotice
 from stepwell.domain.problems import problem_of
-from stepwell.domain.steps import encode_arguments
-from stepwell.engine.execution.attempt import Running, StepAttempt
+from stepwell.domain.steps import InCommit, NotYet, encode_arguments
+from stepwell.engine.execution.attempt import Running, StepAttempt, step_attempt
 from stepwell.engine.run import documents
 from stepwell.engine.run.answers import RecordedResult
 from stepwell.engine.run.calls import StepCall
 from stepwell.engine.run.port import RunParts, check_open
-from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, Unwind, excerpt
+from stepwell.errors import OutcomeUnknown, StepTimedOut, StepwellError, StoreUnavailable, excerpt
 
 _LEASE_LOOK = 0.1  # seconds
 _OUTAGE_PAUSE = 0.5
@@ -51,7 +52,7 @@ class Steps:
         call.attempt += 1
         if call.queue:
             self._schedule(call)
-        elif self._run.writer.losses > 0:
+        elif self._run.writer.losses > 0 and not call.polls:
             self._announce(call)
         else:
             self._execute(call)
@@ -83,22 +84,44 @@ class Steps:
             run.hold()
             services.loop.call_later(_LEASE_LOOK, self._begin_held, call)
             return
-        execution = self.executing[call.path] = StepAttempt(
+        spec = call.spec
+        if spec.provided or services.stand_ins:
+            spec = services.spec_to_run(spec)
+        execution = self.executing[call.path] = step_attempt(
             services,
-            services.spec_to_run(call.spec),
+            spec,
             call.args,
             call.kwargs,
             run_id=run.run_id,
             path=call.path,
             attempt=call.attempt,
             lease=run.writer.lease,
+            root=run.journal.accepted.root,
             variables=call.variables,
         )
-        if call.spec.transactional:
+        if spec.wants_context:
+            execution.context.tell = partial(self._tell, call)
+        if call.spec.transactional and not call.spec.provided:
             transaction = self._guarded(self._transact(call, execution))
             services.runner.spawn(transaction, execution.variables)
         else:
             execution.run(partial(self._ended, call, execution))
+
+    def _tell(self, call: StepCall, topic: str, data: bytes) -> None:
+        """A step publishes something, from any thread."""
+        limit = self._run.services.payload_bytes_max
+        news = limited(data, f"what {call.path} publishes on {topic}", limit)
+        self._run.services.loop.call_soon_threadsafe(self._told, call, call.attempt, topic, news)
+
+    def _told(self, call: StepCall, attempt: int, topic: str, data: bytes) -> None:
+        """Record it, unless the attempt is over: then nobody waits for news of it."""
+        run = self._run
+        if call.path not in self.executing or call.attempt != attempt or run.closed is not None:
+            return
+        if run.services.redact is not None:
+            data = run.services.redact(data)
+        run.record(ev.Published(topic=topic, data=Raw(data)), call.path, attempt)
+        run.settle()
 
     # Ending
 
@@ -107,10 +130,16 @@ class Steps:
     ) -> None:
         """The function returned or raised; what it did counts only if we still own the run."""
         run = self._run
+        if type(result) is InCommit and call.path in self.executing and run.closed is None:
+            transaction = self._guarded(self._transact(call, execution, result))
+            run.services.runner.spawn(transaction, execution.variables)
+            return
         if self.executing.pop(call.path, None) is None or run.closed is not None:
             return
         try:
-            if error is None:
+            if type(result) is NotYet:
+                self._call_again(call, result.seconds)
+            elif error is None:
                 self._returned(call, execution, result)
             else:
                 if execution.saved:
@@ -121,6 +150,12 @@ class Steps:
             run.abandon()
         run.advance()
 
+    def _call_again(self, call: StepCall, seconds: float) -> None:
+        """The same attempt, later. Nothing is written: the next owner begins with a call of its own."""
+        call.attempt -= 1
+        call.retrying = True
+        self._run.timers.dues[call.path] = self._run.timers.now() + seconds
+
     def _returned(self, call: StepCall, execution: StepAttempt, result: Any) -> None:
         run = self._run
         try:
@@ -128,6 +163,8 @@ class Steps:
             if execution.saved:
                 limit = run.services.payload_bytes_max
                 saved = documents.checked(execution.saved, call.path, limit)
+                if run.services.redact is not None:
+                    saved = documents.redacted(saved, run.services.redact)
                 documents.record(run, saved, call.path, call.attempt)
         except StepwellError as refusal:
             self._failed(call, refusal, retry_in=None)
@@ -136,8 +173,11 @@ class Steps:
             run.record(self._completed(call, Raw(data)), call.path, call.attempt)
 
     def _encoded(self, call: StepCall, result: Any) -> bytes:
+        services = self._run.services
         data = call.spec.returns.encode(result)
-        limit = self._run.services.payload_bytes_max
+        if services.redact is not None:
+            data = services.redact(data)  # here, so that a replay sees what the code saw
+        limit = services.payload_bytes_max
         return data if len(data) <= limit else limited(data, f"the result of {call.path}", limit)
 
     def _failed(self, call: StepCall, error: BaseException, retry_in: float | None) -> None:
@@ -147,6 +187,9 @@ class Steps:
         self, call: StepCall, problem: ev.Problem, retry_in: float | None, worker: str = ""
     ) -> None:
         call.failures += 1
+        if self._run.services.redact is not None:
+            redacted = self._run.services.redact(msgspec.json.encode(problem))
+            problem = msgspec.json.decode(redacted, type=ev.Problem)
         fact = ev.StepFailed(
             error=problem, retry_in=retry_in, digest=call.digest, worker=worker, args=self._args(call)
         )
@@ -182,8 +225,14 @@ class Steps:
             self._failed(call, error, retry_in=None)
             return
         limit = self._limit(call)
+        root = run.journal.accepted.root
         fact = ev.StepScheduled(
-            step=spec.name, queue=call.queue, args=Raw(args), timeout=limit, digest=call.digest
+            step=spec.name,
+            queue=call.queue,
+            args=Raw(args),
+            timeout=limit,
+            digest=call.digest,
+            root="" if root == run.run_id else root,
         )
         run.record(fact, call.path, call.attempt)
         run.writer.open_ticket(
@@ -216,6 +265,7 @@ class Steps:
             run.record(fact, path, call.attempt)
         else:
             run.journal.steps.pop(path, None)  # this settles what it said
+            documents.record_details(run, ending.documents, path, call.attempt)
             # The caller's policy counts, not that of the worker which ran it.
             chance = self._run.services.ids.jitter()
             retry_in = call.spec.retry.wait_after(call.failures + 1, ending.failure, chance)
@@ -230,17 +280,21 @@ class Steps:
         except Exception:
             self._run.abandon()
 
-    async def _transact(self, call: StepCall, execution: StepAttempt) -> None:
-        """The user's writes and the step's event in one transaction of the store."""
+    async def _transact(self, call: StepCall, execution: StepAttempt, own: InCommit | None = None) -> None:
+        """The user's writes, or `own` ones, and the step's event in one transaction of the store."""
         store = self._run.services.store
         error: BaseException | None = None
         try:
             if store.sync_transactions:
                 await self._run.writer.turn_free()
                 self._run.writer.hold_turn(call.path)
-            body = execution.body if store.sync_transactions else execution.timed_body
-            committed = await store.transact(body, lambda result: self._turn(call, result))
-            await execution.log_written()
+            if own is not None:
+                committed = await store.transact(own.body, lambda done: self._turn(call, own.result(done)))
+            else:
+                body = execution.body if store.sync_transactions else execution.timed_body
+                committed = await store.transact(body, lambda result: self._turn(call, result))
+                await execution.log_written()
+                execution.end_span(None)
             self._run.writer.transacted(committed)
         except Unwind:
             return  # the run was lost while this waited for its turn: nothing was written
@@ -253,9 +307,11 @@ class Steps:
             self._run.abandon(expected=True)
             return
         except Exception as failure:
-            error = failure
+            error = failure if own is None else own.error(failure)
             self._run.writer.give_turn_back(call.path)
-            await execution.log_written()
+            if own is None:
+                await execution.log_written()
+                execution.end_span(error)
         self.executing.pop(call.path, None)
         if self._run.closed is not None:
             return

@@ -19,16 +19,19 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.messages import (
     DELAY,
     HELD,
+    VARIABLE,
     Decision,
     DelayRequest,
     EndNotice,
     Notice,
+    VariableRequest,
     cancel_request,
     decide_key,
     decides,
     event_key,
     read_cancel,
 )
+from stepwell.engine.run.assignees import notify_assignees
 from stepwell.engine.run.broadcasts import Broadcasts
 from stepwell.engine.run.calls import ChildCall, TimerCall, WaitCall
 from stepwell.engine.run.inbox import Signals
@@ -129,6 +132,8 @@ class Waits:
         if call.what in ("approval", "trigger"):
             self._forget_decisions(call)
             self._show(call, "decision")
+            if call.assignees:
+                notify_assignees(run, call.path)
         elif call.what == "event":
             self._show(call, "event", since)
             # An event between here and the park must not be lost: the wait is on disk first, then
@@ -185,7 +190,7 @@ class Waits:
         lost, self._run.journal.lost = self._run.journal.lost, {}
         for path, new in lost.items():
             if new is not None:
-                self.start_child(ChildCall(path, self._run.loop.create_future(), new, detached=False))
+                self.start_child(ChildCall(path, self._run.loop.create_future(), new=new, detached=False))
 
     def start_child(self, call: ChildCall) -> None:
         run = self._run
@@ -212,6 +217,11 @@ class Waits:
             run.writer.request(cancel_request(RunId(child.run), reason), run.services.notifier.notify_work)
 
     # Messages
+
+    def order(self) -> None:
+        """Let variables that people set while the run stood still come before what moves it."""
+        if any(row.kind == VARIABLE for row in self.rows):
+            self.rows = deque(sorted(self.rows, key=lambda row: row.kind != VARIABLE))
 
     def take(self, row: InboxRow) -> None:
         """Move a message from the inbox into the log."""
@@ -244,6 +254,8 @@ class Waits:
             self._take_hold(row)
         elif row.kind == DELAY:
             self._change_delay(row)
+        elif row.kind == VARIABLE:
+            self._set_variable(row)
 
     def _change_delay(self, row: InboxRow) -> None:
         run, path = self._run, row.name
@@ -261,6 +273,17 @@ class Waits:
         if path in run.calls.pending:
             run.timers.dues[path] = now + seconds
 
+    def _set_variable(self, row: InboxRow) -> None:
+        if self._run.calls.on_variable is None:
+            self._received(row, ev.NULL, rejected="this run has no variables")
+            return
+        self.keys[row.key] = None
+        asked = msgspec.json.decode(row.payload, type=VariableRequest)
+        fact = ev.VariableSet(
+            name=asked.name, value=asked.value, key=row.key, by=asked.by, reason=asked.reason
+        )
+        self._run.record(fact)
+
     def _take_hold(self, row: InboxRow) -> None:
         asked = read_hold(row.payload)
         self._run.record(asked.fact)
@@ -275,6 +298,7 @@ class Waits:
         rejected: str = "",
         choice: str = "",
         reason: str = "",
+        id: str = "",
         at: float = 0.0,
     ) -> ReceivedMessage:
         self.keys[row.key] = None
@@ -289,6 +313,7 @@ class Waits:
             by=row.by,
             at=at,
             reason=reason,
+            id=id,
         )
         self._run.record(fact)
         return ReceivedMessage(row.key, row.kind, choice or row.name, payload)
@@ -372,11 +397,17 @@ class Waits:
                     ev.WaitReassigned(assignees=notice.assignees, by=notice.by, reason=notice.reason),
                     row.name,
                 )
+            notify_assignees(self._run, row.name)
 
     def _decided(self, row: InboxRow, decision: Decision, *, rejected: str = "") -> ReceivedMessage:
         row = row._replace(by=row.by or decision.by)  # older messages say it in their payload only
         return self._received(
-            row, decision.answer, rejected=rejected, choice=decision.choice, reason=decision.reason
+            row,
+            decision.answer,
+            rejected=rejected,
+            choice=decision.choice,
+            reason=decision.reason,
+            id=decision.id,
         )
 
     def _ask_anew(self, call: WaitCall) -> None:
@@ -420,7 +451,7 @@ class Waits:
         left: deque[InboxRow] = deque()
         for row in self.rows:
             answers = row.kind == "decide" and row.name in self._run.journal.waits
-            if row.kind not in ("signal", "child") and not answers:
+            if row.kind not in ("signal", "child", VARIABLE) and not answers:
                 left.append(row)
                 continue
             self._run.writer.consume(row.key)
@@ -428,6 +459,8 @@ class Waits:
                 self._take_child(row)
             elif row.key in self.keys:
                 pass
+            elif row.kind == VARIABLE:
+                self._set_variable(row)
             elif answers:
                 self._decided(row, msgspec.json.decode(row.payload, type=Decision))
             else:

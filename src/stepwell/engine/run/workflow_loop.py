@@ -22,9 +22,10 @@ from typing import Any, NoReturn, TypeVarTuple, Unpack
 
 import msgspec
 
-from stepwell import errors
+from stepwell import control_flow
+from stepwell.control_flow import Unwind
 from stepwell.domain.workflow_code import DirectCalls
-from stepwell.errors import NotDurable, Unwind
+from stepwell.errors import NotDurable
 
 Ts = TypeVarTuple("Ts")
 _log = logging.getLogger("stepwell.engine")
@@ -32,7 +33,7 @@ _log = logging.getLogger("stepwell.engine")
 CANCELLING = "the run is being cancelled"
 
 
-class RunCancelling(errors.RunCancelling, asyncio.CancelledError):
+class RunCancelling(control_flow.RunCancelling, asyncio.CancelledError):
     """What code sees. Defined here, so that declaring steps and workflows does not import asyncio."""
 
 

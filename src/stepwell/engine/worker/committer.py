@@ -67,16 +67,16 @@ class CommitQueue:
 
     def _batch(self) -> list[tuple[Commit, OnCommitted, int]]:
         batch: list[tuple[Commit, OnCommitted, int]] = []
-        size = 0
-        waiting = len(self.members)
+        size, members = 0, self.members
+        waiting = len(members)
         share = waiting if waiting < _SHARED_FROM or self.in_flight else -(-waiting // self._lanes)
-        while self.members and len(batch) < min(share, BATCH_MEMBERS_MAX):
-            size += self.members[0][2]
-            if batch and size > BATCH_BYTES_MAX:
+        for _ in range(min(share, BATCH_MEMBERS_MAX)):
+            size += members[0][2]
+            if size > BATCH_BYTES_MAX and batch:
                 break
-            batch.append(self.members.popleft())
+            batch.append(members.popleft())
         self.in_flight.append(len(batch))
-        if self.members:
+        if members:
             self.wake()
         return batch
 
@@ -92,7 +92,18 @@ class Committer:
 
     def submit(self, commit: Commit, size: int, written: OnCommitted) -> None:
         """Write this soon, then call `written` with the result. `size`: about how many bytes it sends."""
-        queue = self._cross_run if commit.cross_run else self._local
+        queue = self._local
+        # What `cross_run` and `counting` say, without a call: it is asked for every step.
+        if not commit.events_only and (
+            commit.starts
+            or commit.deliveries
+            or commit.tickets_opened
+            or commit.tickets_closed
+            or commit.used
+            or commit.marks
+            or commit.notifications
+        ):
+            queue = self._cross_run
         queue.members.append((commit, written, size))
         if queue.asleep:
             queue.wake()
@@ -134,13 +145,15 @@ class Committer:
         )
 
     def _report(self, batch: list[tuple[Commit, OnCommitted, int]], results: Sequence[Committed]) -> None:
+        ok = Outcome.OK
         for (commit, written, _), result in zip(batch, results, strict=True):
-            if result.outcome is Outcome.LOST:
-                self._measures.leases_lost += 1
-            elif result.outcome is Outcome.OK and isinstance(commit.then, Finish):
-                began = commit.then.started_at or result.at
-                self._measures.run_ended(commit.then.status, max(0.0, result.at - began))
+            then = commit.then
+            if result.outcome is not ok:
+                self._measures.leases_lost += result.outcome is Outcome.LOST
+            elif then is not None and type(then) is Finish:
+                began = then.started_at or result.at
+                self._measures.run_ended(then.status, max(0.0, result.at - began))
             try:
-                written(result, commit.then)
+                written(result, then)
             except Exception:
                 _log.exception("run %s: the engine failed after a commit", commit.run_id)

@@ -138,6 +138,7 @@ def _event(row: InboxRow) -> NewEvent | None:
             choice=decision.choice,
             by=row.by or decision.by,
             reason=decision.reason,
+            id=decision.id,
         )
         return ev.written(received)
     if row.kind == "child":

@@ -12,10 +12,11 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Claim
+from stepwell.domain.documents import DETAILS, USAGE
 from stepwell.domain.messages import EndNotice, step_ended, step_failed
 from stepwell.domain.problems import problem_of
 from stepwell.domain.steps import decode_arguments
-from stepwell.engine.execution.attempt import StepAttempt
+from stepwell.engine.execution.attempt import StepAttempt, step_attempt
 from stepwell.engine.run.documents import checked
 from stepwell.engine.run.services import Services
 from stepwell.errors import StepNotBegun, StepwellError
@@ -52,7 +53,7 @@ class RemoteStep:
         except StepwellError as error:
             self._report(self._failure(error, final=True))
             return
-        self._execution = StepAttempt(
+        self._execution = step_attempt(
             self._services,
             self._spec,
             tuple(args),
@@ -61,6 +62,7 @@ class RemoteStep:
             path=self.claim.path,
             attempt=self._attempt,
             lease=self.claim.lease,
+            root=self._scheduled.root,
         )
         self._execution.run(self._ended)
 
@@ -90,7 +92,9 @@ class RemoteStep:
         return self._execution.saved if self._execution is not None else ()
 
     def _failure(self, error: BaseException, *, final: bool = False) -> EndNotice:
-        return step_failed(error, problem_of(error, self.claim.path), self._attempt, final=final)
+        shown = [one for one in self._saved() if one.name in (DETAILS, USAGE)]
+        problem = problem_of(error, self.claim.path)
+        return step_failed(error, problem, self._attempt, final=final, documents=shown)
 
     def _report(self, notice: EndNotice) -> None:
         self._services.runner.spawn(self._deliver(notice))

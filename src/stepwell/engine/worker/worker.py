@@ -7,14 +7,18 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
+from stepwell.control_flow import CodeLeft
 from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
+from stepwell.domain.triggers.event_runs import Condition, unconditional
+from stepwell.engine.execution.attempt import OpenSecrets
 from stepwell.engine.execution.step_log import observed_output
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.engine.run.activation import Activation
@@ -22,6 +26,7 @@ from stepwell.engine.run.services import RunLimits, Services
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.engine.worker.committer import Committer
 from stepwell.engine.worker.damaged_runs import DamagedRuns
+from stepwell.engine.worker.event_starts import EventStarts
 from stepwell.engine.worker.leases import LeaseKeeper, Reaper
 from stepwell.engine.worker.local_starts import LocalStarts
 from stepwell.engine.worker.loop_monitor import LoopMonitor, report_held
@@ -31,10 +36,13 @@ from stepwell.engine.worker.remote_step import RemoteStep, deliver, failed_to_st
 from stepwell.engine.worker.rerouter import Rerouter
 from stepwell.engine.worker.retention import Retention
 from stepwell.engine.worker.roster import Roster
+from stepwell.engine.worker.scheduler import Scheduler
+from stepwell.engine.worker.source_runner import FindsEvents, SourceRunner
 from stepwell.engine.worker.step_log_writer import StepLogWriter
 from stepwell.engine.worker.styles import STYLES
-from stepwell.errors import CodeLeft, LogDamaged, StoreError
+from stepwell.errors import LogDamaged, StoreError
 from stepwell.settings import Settings
+from stepwell.spans import configured
 from stepwell.store.base import Store
 from stepwell.store.outage import outlast
 from stepwell.store.wakeups import Notifier
@@ -55,6 +63,8 @@ class WorkerOptions(Settings):
     name: str = ""
     queues: Sequence[str] = ("default",)
     replay_always: bool = False
+    workspace: str = ""  # where the engine stores the definitions of its workflows
+    approvals_channel: str = ""  # through which assignees hear of approvals
 
 
 class Worker:
@@ -67,16 +77,19 @@ class Worker:
         *,
         programs: Mapping[str, Program],
         steps: Mapping[str, StepSpec],
+        provided: Mapping[str, StepSpec] = MappingProxyType({}),
         options: WorkerOptions,
         graphs: Callable[[bytes], Program] | None = None,
+        open_secrets: OpenSecrets | None = None,
+        redact: Callable[[bytes], bytes] | None = None,
+        holds: Condition = unconditional,
+        sources: Mapping[str, FindsEvents] | None = None,
     ) -> None:
-        self.store = store
-        self.notifier = notifier
+        self.store, self.notifier = store, notifier
         self.options = options
-        self._clock = clock
-        self._ids = ids
-        self._programs = programs
-        self._steps = steps
+        self._clock, self._ids = clock, ids
+        self._programs, self._steps, self._provided = programs, steps, provided
+        self._open_secrets, self._redact = open_secrets, redact
         self._graphs = graphs  # builds programs from graphs that runs carry
         self.needs = [*programs, *(needs_step(name) for name in steps), NEEDS_EMIT, NEEDS_UNSERVED]
         if graphs is not None:
@@ -84,6 +97,7 @@ class Worker:
         self._info = self._new_info()
         self.roster = Roster(self._info.id)
         self.active = self.roster.active
+        notifier.owns = lambda run_id: (run_id, "") in self.active
         self.measures = WorkerMeasures()
         self._committer = Committer(store, self.measures)
         self._step_logs = StepLogWriter(
@@ -95,31 +109,39 @@ class Worker:
             processes=options.processes,
             measures=self.measures,
         )
-        self._keeper = LeaseKeeper(
-            store,
-            clock,
-            self._info,
-            heartbeat_seconds=options.heartbeat_seconds,
-            holding=self.active.copy,
-            owned=self._owned,
-            reaped=self._reaped,
-        )
+        self._keeper = self._make_keeper()
         self._claimer = self._make_claimer()
         self.local_starts = self._make_local_starts()
         self._releaser = TicketReleaser(store, self._runner, self.roster, note_due=self._claimer.note_due)
         self._damaged = DamagedRuns(store, notifier, self._releaser, self.roster)
         self._reaper = Reaper(store, every_seconds=options.reap_seconds, reaped=self._others_reaped)
         self._rerouter = Rerouter(store, options.queues, self.needs, programs, graphs)
+        self._scheduler = self._make_scheduler()
+        self._event_starts = EventStarts(store, ids, holds, payload_bytes_max=options.payload_bytes_max)
+        self._holds, self._sources = holds, sources or {}
         self._services: Services | None = None
-        self._idle = asyncio.Event()
-        self._look_soon = False
+        self._idle, self._look_soon = asyncio.Event(), False
         self._loop_monitor = LoopMonitor()
         self._stand_ins: Mapping[str, StepSpec] = {}
-        self._orphans = OrphanedTickets(
-            store,
-            clock,
+        self._orphans = self._make_orphans()
+
+    def _make_keeper(self) -> LeaseKeeper:
+        return LeaseKeeper(
+            self.store,
+            self._clock,
+            self._info,
+            heartbeat_seconds=self.options.heartbeat_seconds,
+            holding=self.active.copy,
+            owned=self._owned,
+            reaped=self._reaped,
+        )
+
+    def _make_orphans(self) -> OrphanedTickets:
+        return OrphanedTickets(
+            self.store,
+            self._clock,
             self.roster,
-            overdue_seconds=options.heartbeat_seconds,
+            overdue_seconds=self.options.heartbeat_seconds,
             begin=self._begin,
             release=self._releaser.release_unused,
         )
@@ -140,6 +162,28 @@ class Worker:
             begin=self._begin,
             begin_late=self._begin_late,
             measures=self.measures,
+        )
+
+    def _make_scheduler(self) -> Scheduler:
+        return Scheduler(
+            self.store,
+            self._clock,
+            self._ids,
+            poll_seconds=self.options.poll_seconds,
+            payload_bytes_max=self.options.payload_bytes_max,
+            started=self.notifier.notify_work,
+        )
+
+    def _source_runner(self) -> SourceRunner:
+        return SourceRunner(
+            self.store,
+            self._ids,
+            self._holds,
+            sources=self._sources,
+            lease_seconds=self.options.lease_seconds,
+            poll_seconds=self.options.poll_seconds,
+            payload_bytes_max=self.options.payload_bytes_max,
+            started=self.notifier.notify_work,
         )
 
     def _make_local_starts(self) -> LocalStarts:
@@ -225,6 +269,8 @@ class Worker:
         yield self._rerouter.run(self.options.reap_seconds, self._announce, self._claimer.wake)
         yield self._claimer.run()
         yield self.local_starts.serve()
+        yield self._scheduler.run()
+        yield self._source_runner().run()
         if self.options.keep_ended_seconds is not None:
             yield Retention(self.store, keep_seconds=self.options.keep_ended_seconds).run()
         yield self._watch_long_steps()
@@ -245,10 +291,13 @@ class Worker:
             payload_bytes_max=options.payload_bytes_max,
             keep_lease_seconds=options.keep_lease_seconds,
             child_depth_max=options.child_depth_max,
+            workspace=options.workspace,
+            approvals_channel=options.approvals_channel,
             lost_leases_max=options.lost_leases_max,
             replay_always=options.replay_always,
             lease_valid=self._keeper.valid,
             stand_ins=self._stand_ins,
+            provided=self._provided,
             limits=RunLimits(),
             note_due=self._claimer.note_due,
             styles=STYLES,
@@ -256,6 +305,9 @@ class Worker:
             step_inputs=options.step_inputs == "on",
             step_logs=None if options.step_logs == "off" else self._step_logs,
             step_timeout=options.step_timeout_seconds,
+            open_secrets=self._open_secrets,
+            redact=self._redact,
+            spans=configured(self._info.id),
             history_warn=options.history_warn,
             history_max=options.history_max,
         )
@@ -270,6 +322,7 @@ class Worker:
             async with asyncio.timeout(self.options.grace_seconds):
                 await self._keeper.leave()
                 _log.info("worker %s stops; %d runs are active", self._info.id, len(self.active))
+                self._scheduler.stopped = True
                 await self._claimer.stop()
                 await self.local_starts.settled()
                 for work in list(self.active.values()):
@@ -317,6 +370,7 @@ class Worker:
                     self._services, claim, program, now, on_end=self._ended, on_move=self._claimer.moved
                 )
             self.active[claim.run_id, claim.path] = work
+            self.notifier.notify_status()
             work.begin()
         except Exception as error:
             if work is not None:
@@ -336,6 +390,7 @@ class Worker:
     async def _fan_out(self, claim: Claim) -> None:
         self.roster.fanning_out.add(claim.run_id)
         try:  # the ticket stays ours until it is done
+            await outlast(lambda: self._event_starts.start(claim), "runs of event %s", claim.run_id)
             await outlast(lambda: self.store.fan_out(claim), "fan-out of event %s", claim.run_id)
         finally:  # after an error of ours it is an orphaned ticket, which is taken up again
             self.roster.fanning_out.discard(claim.run_id)
@@ -360,6 +415,7 @@ class Worker:
     def _work_hinted(self, run_id: RunId | None) -> None:
         self._claimer.wake()
         if run_id is None:
+            self._scheduler.hint()
             if self.active:
                 self._look_soon = True
         elif (run_id, "") in self.active:
@@ -374,6 +430,7 @@ class Worker:
                 self._look_soon = False
                 self._keeper.nudge()
             self._look_at_steps()
+            self.measures.settle()
 
     def _look_at_steps(self) -> None:
         now = self._clock.monotonic()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-from zoneinfo import available_timezones
 
-from stepwell.authoring.graphs.build.dominators import ending_of, topological
-from stepwell.authoring.graphs.format.cron import cron_fault
-from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node, Trigger
+from stepwell.authoring.graphs.build.dominators import ending_of, reached, topological
+from stepwell.authoring.graphs.build.inline_secrets import inline_secrets
+from stepwell.authoring.graphs.build.triggers import trigger_problems
+from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, Node
+from stepwell.authoring.graphs.nodes.ai import AiData
 from stepwell.authoring.graphs.nodes.control import ConditionData, SwitchData
 from stepwell.authoring.graphs.nodes.join import MergeData
 from stepwell.authoring.graphs.nodes.node_type import Role
 from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import excerpt
 
@@ -38,6 +40,7 @@ class Checks:
         self._handles()
         edges = [edge for edge in self._definition.edges if self._edge_fits(edge)]
         self._endings(edges)
+        self._tools(edges)
         self._duplicates(edges)
         self._joins()
         self._cycles(edges)
@@ -130,13 +133,13 @@ class Checks:
                     suggestion=self._meant(node.parent, self._nodes),
                 )
             return
-        if parent.type.role is not Role.CONTAINER:
+        if not parent.type.role.has_body:
             self._add(
                 "NOT_A_CONTAINER",
                 f"a {parent.type.name} has no body",
                 node=node.id,
                 field="parentId",
-                suggestion="only loop, try and retry have a body",
+                suggestion="only loop, try, retry and ai have a body",
             )
             return
         if node.type.role is not Role.CONTAINER:
@@ -271,6 +274,34 @@ class Checks:
                         suggestion="remove this edge: the body must not lead to its finally",
                     )
 
+    def _tools(self, edges: list[Edge]) -> None:
+        """The body of an ai node has its tools: each begins at the node that it names."""
+        for node in self._definition.nodes:
+            if not isinstance(node.data, AiData):
+                continue
+            inside = {n.id for n in self._definition.nodes if n.parent == node.id}
+            own = [edge for edge in edges if edge.source in inside]
+            left = set(inside)
+            for at, tool in enumerate(node.data.tools):
+                if tool.node in inside:
+                    left -= reached(tool.node, own)
+                elif tool.node is not None and tool.node not in self._broken:
+                    self._add(
+                        "UNKNOWN_TOOL",
+                        f"{excerpt(tool.node)} is not a node of its body",
+                        node=node.id,
+                        field=f"tools.{at}.node",
+                        suggestion=self._meant(tool.node, inside),
+                    )
+            for id in sorted(left):
+                self._add(
+                    "UNKNOWN_TOOL",
+                    "no tool begins here or leads here",
+                    node=id,
+                    field="parentId",
+                    suggestion=f"name it as a tool of {node.id}, or move it out of its body",
+                )
+
     def _duplicates(self, edges: list[Edge]) -> None:
         seen: set[tuple[str, str, str]] = set()
         for edge in edges:
@@ -398,6 +429,7 @@ def saving_problems(body: Any, definition: GraphDefinition) -> Iterator[GraphPro
             field="settings.errorWorkflow",
             suggestion="connect the error edges to a workflow node, or put the nodes into a try",
         )
+    yield from inline_secrets(body)
     nodes = {node.id: node for node in definition.nodes}
     for raw in body.get("nodes") or ():
         node = nodes.get(str(raw.get("id"))) if isinstance(raw, Mapping) else None
@@ -409,32 +441,46 @@ def saving_problems(body: Any, definition: GraphDefinition) -> Iterator[GraphPro
                 field="joinMode",
                 suggestion="put a merge in front of it, with mode any, count or timeout in its data",
             )
-    for trigger in definition.triggers:
-        yield from _schedule(trigger)
+    yield from _webhooks_in_loops(definition)
+    start = next((node.data for node in definition.nodes if node.type.name == "start"), None)
+    schema = getattr(start, "input_schema", None)
+    yield from trigger_problems(definition, True if schema is None else schema)
+
+
+def secret_references(compilers: Mapping[str, NodeCompiler]) -> Iterator[GraphProblem]:
+    """Yield a problem for each field whose expressions ask for a secret, which they never see."""
+    for node, compiler in compilers.items():
+        for field, names in compiler.names.items():
+            if "secrets" in names:
+                yield GraphProblem(
+                    code="SECRET_CONTEXT",
+                    message="expressions cannot read secrets: the value would be recorded and shown",
+                    node=node,
+                    field=field,
+                    suggestion="name the secret in `credential` of an http node, or in @step(secrets=[...])",
+                )
+
+
+def _webhooks_in_loops(definition: GraphDefinition) -> Iterator[GraphProblem]:
+    nodes = {node.id: node for node in definition.nodes}
+    for node in definition.nodes:
+        around = nodes.get(node.parent)
+        for _ in range(NESTING_MAX):
+            if around is None or getattr(node.data, "mode", "") != "webhook" or node.type.name != "wait":
+                break
+            if around.type.name in ("loop", "retry"):
+                yield GraphProblem(
+                    code="INVALID_DATA",
+                    message=f"a webhook takes one delivery, and {excerpt(around.id)} repeats it",
+                    node=node.id,
+                    field="mode",
+                    suggestion="call a workflow that waits, or wait for an event with a key",
+                )
+                break
+            around = nodes.get(around.parent)
 
 
 def _has_join_mode(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
     data = raw.get("data")
     inside = isinstance(data, Mapping) and "joinMode" in data and "join_mode" not in fields
     return inside or "joinMode" in raw
-
-
-def _schedule(trigger: Trigger) -> Iterator[GraphProblem]:
-    if trigger.type != "schedule":
-        return
-    fault = "it is missing" if trigger.cron is None else cron_fault(trigger.cron)
-    if fault:
-        yield GraphProblem(
-            code="CRON",
-            message=f"the schedule of trigger {trigger.id} is never due: {fault}",
-            field=f"triggers.{trigger.id}.cron",
-            suggestion="write minute, hour, day of the month, month, day of the week: 0 2 * * 1-5",
-        )
-    zones = available_timezones()
-    if zones and trigger.timezone not in zones:
-        yield GraphProblem(
-            code="TIMEZONE",
-            message=f"no time zone is called {trigger.timezone[:60]!r}",
-            field=f"triggers.{trigger.id}.timezone",
-            suggestion="use a name from the IANA database, such as Europe/Berlin",
-        )

@@ -38,8 +38,11 @@ def topological(count: int, successors: Sequence[Sequence[int]]) -> list[int]:
 def ending_of(data: Any, edges: Iterable[Any]) -> frozenset[str]:
     """The ids of a try's finally: the node it names and all that follow."""
     first = getattr(data, "finally_", None)
-    if first is None:
-        return frozenset()
+    return frozenset() if first is None else reached(first, edges)
+
+
+def reached(first: str, edges: Iterable[Any]) -> frozenset[str]:
+    """The ids of a node and of all that follow it."""
     after: dict[str, list[str]] = {}
     for edge in edges:
         after.setdefault(edge.source, []).append(edge.target)

@@ -39,6 +39,7 @@ class NodePlan:
         "region",
         "role",
         "timed_joins",
+        "tools",
         "type",
         "uses_names",
         "uses_time",
@@ -65,10 +66,11 @@ class NodePlan:
         self.timed_joins: tuple[int, ...] = ()  # joins whose deadline starts when this node settles
         self.body: ScopePlan | None = None
         self.ending: ScopePlan | None = None  # of a try: its finally
+        self.tools: dict[str, ScopePlan] = {}  # of a conversation: what each tool runs
 
     @property
     def bodies(self) -> list[ScopePlan]:
-        return [scope for scope in (self.body, self.ending) if scope is not None]
+        return [*(scope for scope in (self.body, self.ending) if scope is not None), *self.tools.values()]
 
 
 class ScopePlan:

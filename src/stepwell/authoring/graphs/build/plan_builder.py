@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.authoring.graphs.build.checks import Checks, saving_problems
-from stepwell.authoring.graphs.build.dominators import analyse, ending_of
+from stepwell.authoring.graphs.build.checks import Checks, saving_problems, secret_references
+from stepwell.authoring.graphs.build.code_checks import code_problems
+from stepwell.authoring.graphs.build.dominators import analyse, ending_of, reached
 from stepwell.authoring.graphs.build.plan import EdgePlan, GraphPlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.build.warnings import warnings
 from stepwell.authoring.graphs.format.content_hash import content_hash, version_hash
 from stepwell.authoring.graphs.format.definition import Edge, GraphDefinition, GraphTimeouts, Node, read
 from stepwell.authoring.graphs.format.foreign import from_foreign_editor
 from stepwell.authoring.graphs.format.input_limits import json_problems
-from stepwell.authoring.graphs.nodes.node_type import Role
+from stepwell.authoring.graphs.nodes.ai import AI, AiData
+from stepwell.authoring.graphs.nodes.node_data import NodeData
+from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
 from stepwell.authoring.graphs.nodes.registry import DEFAULT, NodeRegistry
 from stepwell.authoring.graphs.problems import GraphProblem, InvalidGraph
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler, Sources
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import excerpt
+from stepwell.providers.provider import Providers
 
 _CACHE_MAX = 256
 
@@ -34,8 +38,10 @@ class PlanBuilder:
         *,
         stored: bool = False,
         timeouts: GraphTimeouts | None = None,
+        providers: Callable[[], Providers] | None = None,
     ) -> None:
         self._timeouts = timeouts or GraphTimeouts()
+        self._providers = providers  # of models, that nodes are checked against
         self.registry = registry
         self._steps = steps
         self._stored = stored  # accepted before: rules that are newer do not apply
@@ -77,15 +83,24 @@ class PlanBuilder:
         if not self._stored:
             problems.extend(saving_problems(body, definition))
         sources = Sources()
+        asks = self._providers is not None and any(node.type is AI for node in definition.nodes)
+        providers = self._providers() if self._providers is not None and asks else None
         compilers = {
-            node.id: NodeCompiler(node.id, problems, self._steps, self.registry.mergers, sources)
+            node.id: NodeCompiler(
+                node.id, problems, self._steps, self.registry.mergers, sources, providers=providers
+            )
             for node in definition.nodes
         }
         behaviours = {node.id: node.type.compile(node.data, compilers[node.id]) for node in definition.nodes}
+        unchecked: list[GraphProblem] = []
+        if not self._stored:
+            unread, unchecked = code_problems(behaviours)
+            problems.extend(unread)
+            problems.extend(secret_references(compilers))
         if problems:
             return None, problems
         root = _scope("", definition, behaviours, compilers)
-        hints = warnings(definition, compilers)
+        hints = (*warnings(definition, compilers), *unchecked)
         plan = GraphPlan(definition, root, version_hash(definition.as_dict()), hints, self._timeouts)
         return plan, []
 
@@ -108,8 +123,15 @@ def _scope(
             plan.behaviour = behaviours[node.id]
             plan.uses_names = bool(compilers[node.id].names)
             plan.uses_time = compilers[node.id].uses_time
-            if node.type.role is Role.CONTAINER:
-                inside = by_parent.get(node.id, [])
+            inside = by_parent.get(node.id, [])
+            if isinstance(node.data, AiData):
+                own = [edge for _, edge in edges_of.get(node.id, [])]
+                for tool in node.data.tools:
+                    ids = reached(tool.node, own) if tool.node is not None else ()
+                    plan.tools[tool.name] = build(node.id, [n for n in inside if n.id in ids])
+                for name_of_tool, called in plan.behaviour.called.items():
+                    plan.tools[name_of_tool] = _of_one(node.id, name_of_tool, *called)
+            elif node.type.role is Role.CONTAINER:
                 last = ending_of(node.data, [edge for _, edge in edges_of.get(node.id, [])])
                 plan.body = build(node.id, [n for n in inside if n.id not in last])
                 if last:
@@ -121,6 +143,15 @@ def _scope(
         return scope
 
     return build(owner, by_parent.get(owner, []))
+
+
+def _of_one(owner: str, id: str, kind: NodeType, data: NodeData, behaviour: Any) -> ScopePlan:
+    """The scope of a tool that is not in the body: one node that calls it."""
+    plan = NodePlan(id, 0, kind.role, kind.name, data)
+    plan.behaviour = behaviour
+    scope = ScopePlan([plan], owner)
+    _structure(scope)
+    return scope
 
 
 def _connect(plans: list[NodePlan], edges: list[tuple[int, Edge]]) -> None:

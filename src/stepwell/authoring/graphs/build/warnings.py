@@ -40,7 +40,7 @@ def warnings(definition: GraphDefinition, compilers: Mapping[str, NodeCompiler])
 
 def _unused(node: Node) -> Iterator[GraphProblem]:
     data, role, kind = node.data, node.type.role, node.type.name
-    if data.queue is not None and role is not Role.WORK:
+    if data.queue is not None and role not in (Role.WORK, Role.CONVERSATION):
         where = "on the queue of its workflow" if role is Role.CHILD else "on the worker that has the run"
         yield _warning(
             "FIELD_UNUSED",
@@ -49,7 +49,7 @@ def _unused(node: Node) -> Iterator[GraphProblem]:
             "queue",
             "remove it, or set it on a work node",
         )
-    if data.retry is not None and role not in (Role.WORK, Role.CHILD):
+    if data.retry is not None and role not in (Role.WORK, Role.CHILD, Role.CONVERSATION):
         yield _warning(
             "FIELD_UNUSED", f"a {kind} has no attempts", node, "retry", "put it into a retry container"
         )

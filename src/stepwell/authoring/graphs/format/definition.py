@@ -76,16 +76,31 @@ class EdgeShape(Canvas):
     label: str | None = None
 
 
-class Trigger(Strict):
+class GraphTrigger(Strict):
+    """What starts a published graph by itself; `manual` is the form of a person who starts it."""
+
     id: Identifier
-    type: Literal["manual", "webhook", "schedule", "event"]
-    path: str | None = None
-    auth: Literal["none", "hmac", "bearer", "basic"] = "hmac"
-    credential: str | None = None
+    type: Literal["manual", "webhook", "schedule", "event", "source"]
+    input: Any = Field(default_factory=dict)  # of the run; its texts may have {{trigger.body.order}}
+    form: dict[str, Any] | None = None  # JSON Schema
+    path: str | None = None  # how the address begins; a part that cannot be guessed follows
+    auth: Literal["none", "hmac", "standard", "bearer", "basic"] | None = None  # by default as the credential
+    credential: str | None = None  # name of the secret that the sender has
+    header: str = ""  # of the signature; without one `hmac` signs as Standard Webhooks do
+    id_header: str = ""  # of the delivery id
+    reply: Literal["accepted", "result"] = "accepted"
+    wait_ms: Milliseconds | None = None  # how long a sender waits for the result
     cron: str | None = None
+    every_ms: Milliseconds | None = None
     timezone: str = "UTC"
+    overlap: Literal["queue", "skip", "allow"] = "queue"
+    missed: Literal["one", "skip", "all"] = "one"
+    spread_ms: Milliseconds | None = None
     event: str | None = None
-    input: dict[str, Any] = Field(default_factory=dict)
+    key: str = ""  # only events of this key
+    condition: str = ""  # an expression over `trigger`
+    source: str | None = None  # a type of the program
+    config: Any = None  # of the source
 
 
 class GraphSettings(Strict):
@@ -119,7 +134,7 @@ class GraphShape(Canvas):
     name: str = ""
     nodes: list[Any] = Field(default_factory=list)
     edges: list[Any] = Field(default_factory=list)
-    triggers: list[Trigger] = Field(default_factory=list)
+    triggers: list[GraphTrigger] = Field(default_factory=list)
     settings: GraphSettings = GraphSettings()
     title: str = ""
     description: str = ""
@@ -150,7 +165,7 @@ class GraphDefinition:
     name: str = ""
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
-    triggers: list[Trigger] = field(default_factory=list)
+    triggers: list[GraphTrigger] = field(default_factory=list)
     settings: GraphSettings = field(default_factory=GraphSettings)
     unread: dict[str, str] = field(default_factory=dict)  # nodes that have problems, and their parents
     edges_unread: bool = False

@@ -17,13 +17,23 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Added, removed and changed nodes and edges, and changed settings. Moving a node changes nothing."""
+    """Added, removed and changed nodes and edges, and changed settings; apart from them, nodes that moved.
+
+    A moved node is not a changed one: its position has no effect on a run.
+    """
     return {
         "nodes": _changes(_by_id(old, "nodes", _meaning), _by_id(new, "nodes", _meaning)),
         "edges": _changes(_by_id(old, "edges", dict), _by_id(new, "edges", dict)),
         "triggers": _changes(_by_id(old, "triggers", dict), _by_id(new, "triggers", dict)),
         "settings": _fields(_settings(old), _settings(new)),
+        "moved": _moved(_by_id(old, "nodes", dict), _by_id(new, "nodes", dict)),
     }
+
+
+def _moved(old: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Node → [position before, position after], null if it had none."""
+    places = {id: [old[id].get("position"), new[id].get("position")] for id in new if id in old}
+    return {id: [before, after] for id, (before, after) in places.items() if before != after}
 
 
 def _settings(body: Mapping[str, Any]) -> Mapping[str, Any]:

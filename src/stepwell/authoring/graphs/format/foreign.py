@@ -19,6 +19,7 @@ _TRIGGERS = {
     "schedule": "schedule",
     "scheduled": "schedule",
     "event": "event",
+    "source": "source",
 }
 _INTO_BODY = frozenset({"loop", "loop-start"})
 

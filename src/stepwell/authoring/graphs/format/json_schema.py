@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
-from stepwell.authoring.graphs.format.definition import EdgeShape, GraphSettings, NodeShape, Trigger
+from stepwell.authoring.graphs.format.definition import EdgeShape, GraphSettings, GraphTrigger, NodeShape
 from stepwell.authoring.graphs.nodes.node_type import NodeType
 from stepwell.authoring.graphs.nodes.registry import ALIASES, NodeRegistry
 
@@ -40,7 +40,7 @@ def graph_schema(registry: NodeRegistry) -> dict[str, Any]:
                 },
             },
             "edges": {"type": "array", "maxItems": 2000, "items": _part(EdgeShape, "Edge", defs)},
-            "triggers": {"type": "array", "items": _part(Trigger, "Trigger", defs)},
+            "triggers": {"type": "array", "items": _part(GraphTrigger, "Trigger", defs)},
             "settings": _part(GraphSettings, "Settings", defs),
         },
         "$defs": defs,

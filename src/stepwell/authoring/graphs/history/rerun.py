@@ -112,7 +112,7 @@ def _fails_by_itself(plan: GraphPlan, entries: Mapping[str, NodeEntry], entry: N
     ended_badly = (NodeStatus.FAILED, NodeStatus.CANCELLED)
     if node.role is Role.JOIN and any(one is not None and one.status in ended_badly for one in before):
         return False
-    if node.role is Role.CONTAINER and any(path.startswith(_inside(entry.path)) for path in entries):
+    if node.role.has_body and any(path.startswith(_inside(entry.path)) for path in entries):
         return False
     return node.join < 0 or scope.nodes[node.join].behaviour.errors == "fail-fast"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,11 +12,13 @@ from stepwell.authoring.graphs.build.plan import EdgePlan, NodePlan, ScopePlan
 from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
 from stepwell.authoring.graphs.history.node_config import NodeConfigs
 from stepwell.authoring.graphs.history.trace import GraphReplay, NodeEntry
+from stepwell.authoring.graphs.nodes.control import SetData
 from stepwell.authoring.graphs.nodes.stand_in import ReadingRegistry
 from stepwell.authoring.graphs.run.state import ROOT, NodeRun, NodeStatus, ScopeRun
 from stepwell.domain.events import Event
 from stepwell.domain.trace import TraceAttempt, TraceEntry, TraceError, TraceFold
 
+_READ = re.compile(r"\bctx\.([A-Za-z_]\w*)")  # in expressions and templates
 _READER = PlanBuilder(ReadingRegistry(), stored=True)
 
 
@@ -97,6 +100,7 @@ class GraphTraceFold:
             if one.status is NodeStatus.RUNNING and recorded.status in ("queued", "retrying"):
                 entry.status = recorded.status
             entry.attempts, entry.details, entry.child = recorded.attempts, recorded.details, recorded.child
+            entry.usage = recorded.usage
             entry.compensation, entry.progress = recorded.compensation, recorded.progress
             entry.title = entry.title or recorded.title
         if not entry.attempts and begun:
@@ -120,7 +124,7 @@ class GraphTraceFold:
         """The variables of the graph after everything that has settled: what a later node wrote wins."""
         root = self._replay.frontier.root
         settled = [run for run in root.node_runs if run is not None] if root is not None else []
-        values: dict[str, Any] = {}
+        values = dict(root.base.values) if root is not None else {}  # with what people have set
         for run in sorted((run for run in settled if run.status is NodeStatus.COMPLETED), key=_number):
             before = run.variables.values
             values |= {name: value for name, value in run.after.values.items() if name not in before}
@@ -131,6 +135,14 @@ class GraphTraceFold:
             }
         values.pop("input", None)
         return values
+
+    def names(self) -> set[str]:
+        """The variables that the graph reads or writes, or that the run has."""
+        plan = self._replay.plan
+        names = {*self.variables(), *_READ.findall(msgspec.json.encode(plan.definition.as_dict()).decode())}
+        for node in plan.nodes():
+            names |= {node.variable or "", *(node.data.values if isinstance(node.data, SetData) else ())}
+        return names - {""}
 
     def outputs(self) -> dict[str, Any]:
         """The outputs of completed nodes, by their place in the graph: `pay`, `lines[3]/pay`."""

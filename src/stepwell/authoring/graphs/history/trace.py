@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.nodes.stand_in import StandInWork
+from stepwell.authoring.graphs.nodes.waits import webhook_paths
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import (
@@ -107,7 +108,7 @@ class GraphReplay:
     """Decides a run again, fed with its log in whole commits: a fact and what followed from it together."""
 
     def __init__(self, plan: GraphPlan, run_id: str, describe: Describe | None = None) -> None:
-        self._plan = plan
+        self.plan = plan
         self._run_id = run_id
         self._describe = describe  # adds to an entry what its node run says, when the node begins
         self._log: list[Event] = []
@@ -146,7 +147,7 @@ class GraphReplay:
         assert isinstance(first, ev.Accepted)
         self._accepted = first
         self._frontier = Frontier(
-            self._plan,
+            self.plan,
             run=self.run,
             clock=self._time,
             recorded=lambda path: True,
@@ -167,7 +168,8 @@ class GraphReplay:
     def run(self) -> dict[str, Any]:
         """What expressions see as `run`."""
         first = self._accepted
-        return {"id": self._run_id, "workflow": first.workflow, "version": first.version}
+        paths = webhook_paths(self.plan.nodes(), first.workspace, self._run_id, first.seed)
+        return {"id": self._run_id, "workflow": first.workflow, "version": first.version, **paths}
 
     def _read(self) -> None:
         while self._at < len(self._log):
@@ -241,6 +243,9 @@ class GraphReplay:
                     entry.attempts = max(entry.attempts, event.attempt)
             case ev.LoopAdvanced():
                 self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
+            case ev.VariableSet():
+                self._start(event)  # in a fork it may precede the first claim
+                self._frontier.set_variable(fact.name, PLAIN.decode(fact.value))
             case ev.CancelRequested() if self._started and self._frontier.result is None:
                 self._frontier.cancel()
                 self._take_commands()
@@ -350,7 +355,7 @@ class GraphReplay:
                 entry.is_config_error = node_run.error.config
             if node_run.node.variable and node_run.status is NodeStatus.COMPLETED:
                 entry.output = node_run.after.values.get(node_run.node.variable, node_run.output)
-            if node_run.loop is not None:
+            if node_run.node.type == "loop" and node_run.loop is not None:
                 self.progress[node_run.path] = (node_run.loop.done, node_run.loop.count)
             if node_run.event is not None:
                 key, _ = self._posted[id(node_run.event)]

@@ -11,18 +11,17 @@ from pydantic import Field
 from stepwell.authoring.graphs.errors import NodeConfigError
 from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeType, Now, Role
-from stepwell.authoring.graphs.nodes.retry import DEFAULT, retry_of
-from stepwell.authoring.graphs.nodes.steps import RESULTS, outcome_of
+from stepwell.authoring.graphs.nodes.retry import DEFAULT
+from stepwell.authoring.graphs.nodes.steps import outcome_of, provided_step
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
-from stepwell.domain.retry import Retry
-from stepwell.domain.steps import StepSpec
+from stepwell.domain.secret import checked_secret_name
+from stepwell.errors import InvalidInput
 from stepwell.outbound import headers as outbound_headers
 from stepwell.outbound import url as outbound_url
 from stepwell.outbound.errors import OutboundRefused
 from stepwell.outbound.request import RESPONSE_BYTES_MAX, TIMEOUT
 
 NAME = "node:http"
-_LATE = 5.0  # the step's own timeout: the client ends the call before
 _ANY_PORT = range(1, 65536)  # which ports are allowed is the worker's to say
 _LITERAL = re.compile(r"https?://[^/?#{}]+[/?]", re.IGNORECASE)
 StatusPattern = Annotated[str, Field(pattern=r"^[1-5](xx|[0-9]{2})$")]
@@ -47,6 +46,10 @@ class HttpData(NodeData):
         default_factory=dict
     )
     body: Annotated[Any, Field(description="The body: text as it is, anything else as JSON.")] = None
+    credential: Annotated[
+        str | None,
+        Field(description="The name of a secret that the request carries; an operator says to which hosts."),
+    ] = None
     ok_status: Annotated[
         list[StatusPattern], Field(description='Statuses that count as success, such as "2xx" or "404".')
     ] = Field(default_factory=lambda: ["2xx"])
@@ -69,9 +72,8 @@ class HttpWork:
         self._query = compiler.template(data.query, "query")
         self._body = compiler.template(data.body, "body")
         self._check(data, compiler)
-        retry = retry_of(data.retry, DEFAULT)
-        self._longest = retry.longest
-        self.spec = _spec(retry, data)
+        self._seconds = data.timeout_seconds(TIMEOUT)
+        self.spec = provided_step(NAME, data, retry=DEFAULT, seconds=self._seconds)
 
     def _check(self, data: HttpData, compiler: NodeCompiler) -> None:
         """Report what can be known when the graph is saved."""
@@ -88,6 +90,11 @@ class HttpWork:
                 outbound_url.parsed(data.url, _ANY_PORT)
         except OutboundRefused as error:
             compiler.problem(error.code, error.message, "url", error.hint)
+        if data.credential is not None:
+            try:
+                checked_secret_name(data.credential)
+            except InvalidInput as error:
+                compiler.problem("SECRET_NAME", error.message, "credential", error.hint)
         for name, value in data.headers.items():
             try:
                 outbound_headers.checked({name: "" if "{{" in value else value})
@@ -109,9 +116,11 @@ class HttpWork:
             "body": self._body.render(scope, now),
             "okStatus": self._data.ok_status,
             "maxResponseBytes": self._data.max_response_bytes,
-            "timeout": _seconds(self._data),
-            "longestDelay": self._longest,
+            "timeout": self._seconds,
+            "longestDelay": self.spec.retry.longest,
         }
+        if self._data.credential is not None:
+            call["credential"] = self._data.credential
         return (call,), {}
 
     outcome = staticmethod(outcome_of)
@@ -119,34 +128,6 @@ class HttpWork:
 
 def _escaped(value: str) -> str:
     return quote(value, safe="")
-
-
-def _seconds(data: HttpData) -> float:
-    """The time of the whole call."""
-    return TIMEOUT if data.timeout_ms is None else data.timeout_ms / 1000
-
-
-def _spec(retry: Retry, data: HttpData) -> StepSpec:
-    return StepSpec(
-        name=NAME,
-        function=unserved,
-        retry=retry,
-        timeout=_seconds(data) + _LATE,
-        queue=data.queue or "",
-        is_async=True,
-        wants_context=True,
-        returns=RESULTS,
-        provided=True,
-    )
-
-
-async def unserved(*args: Any) -> None:
-    """Stand for the function that the worker provides."""
-    raise NodeConfigError(
-        "this run has no worker that executes the node",
-        code="NODE_UNSERVED",
-        hint="run the graph with an Engine",
-    )
 
 
 HTTP = NodeType(

@@ -72,7 +72,7 @@ class Merge:
             "best-effort" if data.mode in ("any", "count") else "fail-fast"
         )
         self.min_successful = data.min_successful
-        self.timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        self.timeout = data.timeout_seconds(None)
 
     def _function(self, name: str | None, compiler: NodeCompiler) -> MergeFunction | None:
         function = None if name is None else compiler.mergers.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+Default = TypeVar("Default")  # of a node type's timeout: seconds, or None
 YEAR_MS = 31_536_000_000
 
 
@@ -92,12 +93,16 @@ class Strict(BaseModel):
 class RetryData(Strict):
     """How often a node is tried: by default after 1 s, 2 s, 4 s ... See `NodeRetry` for the words."""
 
-    max_attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
-    delay_ms: Milliseconds = 1000
-    backoff: Literal["exponential", "linear", "fixed"] = "exponential"
-    max_delay_ms: Milliseconds = 30_000
-    jitter: bool = False
-    non_retryable: list[str] = Field(default_factory=list)
+    max_attempts: Annotated[int, Field(ge=1, le=20, description="Attempts, the first included."), WHOLE] = 3
+    delay_ms: Annotated[Milliseconds, Field(description="The delay before the second attempt.")] = 1000
+    backoff: Annotated[
+        Literal["exponential", "linear", "fixed"], Field(description="How the delay grows.")
+    ] = "exponential"
+    max_delay_ms: Annotated[Milliseconds, Field(description="The longest delay.")] = 30_000
+    jitter: Annotated[bool, Field(description="Whether each delay is shortened by chance.")] = False
+    non_retryable: Annotated[list[str], Field(description="Codes of errors that are not tried again.")] = (
+        Field(default_factory=list)
+    )
 
     @model_validator(mode="after")
     def _rises(self) -> RetryData:
@@ -109,16 +114,35 @@ class RetryData(Strict):
 class NodeData(Strict):
     """The fields that every node may have."""
 
-    title: str | None = None
-    output_variable: WritableName | None = None
-    retry: RetryData | None = None
-    timeout_ms: Timeout | None = None
-    disabled: bool = False
-    pinned: Any = None
-    queue: str | None = None
-    error_handling: Literal["continue", "fail_workflow"] = "continue"
+    title: Annotated[str | None, Field(description="What people call it; the id if it has none.")] = None
+    output_variable: Annotated[
+        WritableName | None, Field(description="The name in ctx under which later nodes see the output.")
+    ] = None
+    retry: Annotated[
+        RetryData | None, Field(description="How often a failed node is tried, and with which delays.")
+    ] = None
+    timeout_ms: Annotated[
+        Timeout | None, Field(description="How long one attempt may take, in milliseconds.")
+    ] = None
+    disabled: Annotated[bool, Field(description="Whether the node is passed over, with null as output.")] = (
+        False
+    )
+    pinned: Annotated[
+        Any, Field(description="An output for test runs, which do not execute the node then.")
+    ] = None
+    queue: Annotated[
+        str | None, Field(description="The queue whose workers execute it; else that of the run.")
+    ] = None
+    error_handling: Annotated[
+        Literal["continue", "fail_workflow"],
+        Field(description="fail_workflow: a failure ends the run, whatever handles errors around it."),
+    ] = "continue"
 
     @property
     def is_pinned(self) -> bool:
         """Whether the field was set: `null` can be pinned too."""
         return "pinned" in self.model_fields_set
+
+    def timeout_seconds(self, default: Default) -> float | Default:
+        """The node's own timeout, or the default of its type."""
+        return default if self.timeout_ms is None else self.timeout_ms / 1000

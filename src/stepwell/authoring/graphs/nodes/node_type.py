@@ -1,7 +1,8 @@
 """NodeType: the data, handles and behaviour of a type of node.
 
 A node of role `pure` is decided at once; `work` becomes a step; `wait` waits for a time or a message;
-`child` is another run; `container` opens scopes of its own body; `join` waits for branches.
+`child` is another run; `container` opens scopes of its own body; `join` waits for branches; `conversation`
+asks a model in turns, which may call what is in its body.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ class Role(StrEnum):
     CHILD = "child"
     CONTAINER = "container"
     JOIN = "join"
+    CONVERSATION = "conversation"
+
+    @property
+    def has_body(self) -> bool:
+        return self in (Role.CONTAINER, Role.CONVERSATION)
 
 
 class NodeOutcome(msgspec.Struct, frozen=True, eq=False):

@@ -6,19 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from stepwell.authoring.graphs.nodes.http import unserved
 from stepwell.authoring.graphs.nodes.node_data import WHOLE, Identifier, NodeData
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeType, Now, Role
-from stepwell.authoring.graphs.nodes.retry import DEFAULT, retry_of
-from stepwell.authoring.graphs.nodes.steps import RESULTS, outcome_of
+from stepwell.authoring.graphs.nodes.retry import DEFAULT
+from stepwell.authoring.graphs.nodes.steps import outcome_of, provided_step
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.databases.errors import QueryError
 from stepwell.databases.statement import LENGTH_MAX, Statement
-from stepwell.domain.steps import StepSpec
 
 NAME = "node:query"
 QUERY_SECONDS = 30.0
-_LATE = 5.0  # the step's own timeout: the database ends the query before
 
 
 class QueryData(NodeData):
@@ -33,6 +30,13 @@ class QueryData(NodeData):
         default_factory=dict
     )
     read_only: Annotated[bool, Field(description="Refuse statements that change something.")] = True
+    transactional: Annotated[
+        bool,
+        Field(
+            description="On the engine's own database: the statement is written with the record of the node, "
+            "so it happens once."
+        ),
+    ] = False
     max_rows: Annotated[int, Field(ge=1, le=10_000, description="The most rows of a result."), WHOLE] = 1000
 
 
@@ -47,18 +51,21 @@ class QueryWork:
         except QueryError as error:
             field = "params" if error.code == "SQL_PARAMS" else "sql"
             compiler.problem(error.code, error.message, field, error.hint)
-        self._seconds = QUERY_SECONDS if data.timeout_ms is None else data.timeout_ms / 1000
-        self.spec = StepSpec(
-            name=NAME,
-            function=unserved,
-            retry=retry_of(data.retry, DEFAULT),
-            timeout=self._seconds + _LATE,
-            queue=data.queue or "",
-            is_async=True,
-            wants_context=True,
-            returns=RESULTS,
-            provided=True,
-        )
+        if data.transactional:
+            self._check_transactional(data, compiler)
+        self._seconds = data.timeout_seconds(QUERY_SECONDS)
+        self.spec = provided_step(NAME, data, retry=DEFAULT, seconds=self._seconds)
+
+    @staticmethod
+    def _check_transactional(data: QueryData, compiler: NodeCompiler) -> None:
+        if data.read_only:
+            why = "a transactional statement may change something"
+            compiler.problem(
+                "INVALID_DATA", why, "readOnly", "set readOnly to false, or remove transactional"
+            )
+        if data.queue:
+            why = "the statement is written with the record of the node, so where its run is"
+            compiler.problem("INVALID_DATA", why, "queue", "remove queue")
 
     def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         query = {
@@ -66,6 +73,7 @@ class QueryWork:
             "sql": self._data.sql,
             "params": self._params.render(scope, now),
             "readOnly": self._data.read_only,
+            "transactional": self._data.transactional,
             "maxRows": self._data.max_rows,
             "seconds": self._seconds,
         }

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
+from stepwell.authoring.graphs.nodes.ai import AI
 from stepwell.authoring.graphs.nodes.code import JAVASCRIPT, PYTHON
 from stepwell.authoring.graphs.nodes.containers import CONTAINERS
 from stepwell.authoring.graphs.nodes.control import CONTROL
 from stepwell.authoring.graphs.nodes.http import HTTP
 from stepwell.authoring.graphs.nodes.join import MERGE
 from stepwell.authoring.graphs.nodes.node_type import NodeType
+from stepwell.authoring.graphs.nodes.notify import NOTIFY
 from stepwell.authoring.graphs.nodes.query import QUERY
+from stepwell.authoring.graphs.nodes.records import RECORDS
 from stepwell.authoring.graphs.nodes.steps import CALL, CustomNode
 from stepwell.authoring.graphs.nodes.subworkflow import WORKFLOW
 from stepwell.authoring.graphs.nodes.waits import WAITING
@@ -24,7 +27,7 @@ ENTRY_POINTS = "stepwell.nodes"
 ALIASES = {"join": "merge", "wait_event": "wait", "data_query": "query", "subworkflow": "workflow"}
 BUILT_IN: tuple[NodeType, ...] = (
     *(*CONTROL, *WAITING, MERGE, *CONTAINERS),
-    *(CALL, WORKFLOW, HTTP, QUERY, JAVASCRIPT, PYTHON),
+    *(CALL, WORKFLOW, HTTP, QUERY, RECORDS, NOTIFY, JAVASCRIPT, PYTHON, AI),
 )
 
 

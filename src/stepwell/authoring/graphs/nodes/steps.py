@@ -1,9 +1,9 @@
-"""Nodes that become steps: `call`, and custom nodes of `@node`."""
+"""Nodes that become steps: `call`, custom nodes of `@node`, and those that a worker provides."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -47,6 +47,10 @@ class Helpers(msgspec.Struct, frozen=True, gc=False):
     def details(self, **values: Any) -> None:
         """Show something beside the output in the trace: `helpers.details(status=200)`; 4 KiB at most."""
         self.step.details(**values)
+
+    def usage(self, *, input_tokens: int = 0, output_tokens: int = 0, cost: float = 0.0) -> None:
+        """Count what a model used, on the node and on the run; several calls add up."""
+        self.step.usage(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
 
 
 class StepNode(Protocol):
@@ -101,6 +105,43 @@ def outcome_of(result: bytes | msgspec.Raw) -> NodeOutcome:
     return NodeOutcome((body.get("handle", "out"),), body["output"], None, body.get("delay", 0.0))
 
 
+# steps that workers provide
+
+_LATE = 5.0  # the step's own timeout: what carries it out ends the work before
+
+
+def provided_step(name: str, data: NodeData, *, retry: Retry, seconds: float) -> StepSpec:
+    """Return the step of a built-in node that every worker carries out itself: `handlers` has its function.
+
+    `retry` is the default of the node type; `seconds` is when the function ends the work by itself.
+    """
+    return StepSpec(
+        name=name,
+        function=_unserved,
+        retry=retry_of(data.retry, retry),
+        timeout=seconds + _LATE,
+        queue=data.queue or "",
+        is_async=True,
+        wants_context=True,
+        returns=RESULTS,
+        provided=True,
+    )
+
+
+def providing_step(name: str, function: Callable[[StepContext, dict[str, Any]], Awaitable[Any]]) -> StepSpec:
+    """Return the same step with its function, as a worker has it."""
+    return StepSpec(name=name, function=function, is_async=True, wants_context=True, returns=RESULTS)
+
+
+async def _unserved(*args: Any) -> None:
+    """Stand for the function that the worker provides."""
+    raise NodeConfigError(
+        "this run has no worker that executes the node",
+        code="NODE_UNSERVED",
+        hint="run the graph with an Engine",
+    )
+
+
 class CustomWork:
     """A node of `@node`; its data is a template of its configuration."""
 
@@ -119,7 +160,7 @@ class CustomWork:
         self.spec = replace(
             custom.spec,
             retry=retry_of(data.retry, custom.retry),
-            timeout=custom.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
+            timeout=data.timeout_seconds(custom.timeout),
             queue=data.queue or "",
         )
 
@@ -264,7 +305,7 @@ class CallWork:
         self.spec = replace(
             spec,
             retry=retry_of(data.retry, spec.retry),
-            timeout=spec.timeout if data.timeout_ms is None else data.timeout_ms / 1000,
+            timeout=data.timeout_seconds(spec.timeout),
             queue=data.queue or spec.queue,
         )
 
@@ -329,4 +370,6 @@ __all__ = [
     "StepNode",
     "node",
     "outcome_of",
+    "provided_step",
+    "providing_step",
 ]

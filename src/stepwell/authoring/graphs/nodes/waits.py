@@ -1,19 +1,21 @@
-"""Nodes that wait: delay, wait (time, until, event, polled condition), approval."""
+"""Nodes that wait: delay, wait (time, until, event, webhook, polled condition), approval."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from stepwell.authoring.graphs.errors import NodeConfigError
 from stepwell.authoring.graphs.expressions import Expression
 from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
 from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.nodes.control import named_handles
+from stepwell.authoring.graphs.nodes.http import HttpData, HttpWork
 from stepwell.authoring.graphs.nodes.node_data import (
     WHOLE,
     YEAR_MS,
@@ -24,13 +26,19 @@ from stepwell.authoring.graphs.nodes.node_data import (
     needed_by,
 )
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
+from stepwell.authoring.graphs.nodes.query import QueryData, QueryWork
+from stepwell.authoring.graphs.nodes.records import RecordsData, RecordsWork
+from stepwell.authoring.graphs.nodes.steps import StepNode, outcome_of
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
 from stepwell.authoring.graphs.templates.template import Template
 from stepwell.domain.approvals import REQUIRED_MAX
 from stepwell.domain.approvals import RESPONSES as ANSWERS
 from stepwell.domain.duration import seconds
+from stepwell.domain.retry import ONCE
+from stepwell.domain.triggers.run_webhook import DELIVERY, run_webhook, token_of
 from stepwell.errors import StepwellError, excerpt
 
+LOOK = "node:wait"
 _LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -48,26 +56,66 @@ class DelayData(NodeData):
         return self
 
 
-_NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}
+_NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condition"}  # webhook: nothing
 
 
 class WaitData(NodeData):
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
 
-    mode: Literal["time", "until", "event", "condition"] = "event"
+    mode: Literal["time", "until", "event", "condition", "webhook"] = "event"
     event: str | None = None
     key: Source | None = None
     condition: Source | None = None
     poll_ms: Annotated[int, Field(ge=1000), WHOLE] = 30_000
+    records: Annotated[
+        RecordsData | None,
+        Field(description="What the condition sees as `answer`: records, read anew at each look."),
+    ] = None
+    query: Annotated[
+        QueryData | None,
+        Field(description="What the condition sees as `answer`: the rows of a query, asked at each look."),
+    ] = None
+    http: Annotated[
+        HttpData | None,
+        Field(description="What the condition sees as `answer`: what a service says at each look."),
+    ] = None
     ms: Milliseconds | None = None
     until: Source | None = None
+    credential: Annotated[
+        str | None, Field(description="In mode webhook, the name of the secret that the sender has.")
+    ] = None
+    auth: Annotated[
+        Literal["standard", "bearer", "basic"],
+        Field(description="In mode webhook, how the sender shows that it has the secret."),
+    ] = "standard"
 
     @model_validator(mode="after")
     def _complete(self) -> WaitData:
-        needed = _NEEDS[self.mode]
-        if getattr(self, needed) is None:
+        needed = _NEEDS.get(self.mode)
+        if needed is not None and getattr(self, needed) is None:
             raise ValueError(f"mode {self.mode} needs {needed}")
+        looked_at = self.looked_at
+        if len(looked_at) > 1 or (looked_at and self.mode != "condition"):
+            raise ValueError("give at most one of records, query and http, in mode condition")
+        for name, data in looked_at.items():
+            for field in sorted(data.model_fields_set & (NodeData.model_fields.keys() - {"timeout_ms"})):
+                raise ValueError(f"{to_camel(field)} is a field of the node, not of {name}")
+            if not _ONLY_READS[name](data):
+                raise ValueError(f"{name} may only read here: it is asked again and again")
         return self
+
+    @property
+    def looked_at(self) -> dict[str, NodeData]:
+        """What the condition is about, by the type of node that reads it; at most one."""
+        named = {"records": self.records, "query": self.query, "http": self.http}
+        return {name: data for name, data in named.items() if data is not None}
+
+
+_ONLY_READS: dict[str, Callable[[Any], bool]] = {
+    "records": lambda data: data.action in ("get", "find"),
+    "query": lambda data: data.read_only,
+    "http": lambda data: data.method in ("GET", "HEAD"),
+}
 
 
 class ApprovalData(NodeData):
@@ -109,7 +157,14 @@ class PollRequest:
     timeout: float | None
 
 
-WaitRequest = TimerRequest | EventRequest | ApprovalRequest | PollRequest
+@dataclass(frozen=True, slots=True)
+class LookRequest:
+    """Let the worker look, now and every interval, until the condition holds: a step that polls."""
+
+    timeout: float | None
+
+
+WaitRequest = TimerRequest | EventRequest | ApprovalRequest | PollRequest | LookRequest
 
 
 class Delay:
@@ -157,7 +212,7 @@ class EventWait:
     def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
         self._event = compiler.template(data.event, "event")
         self._key = None if data.key is None else compiler.template(data.key, "key")
-        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        self._timeout = data.timeout_seconds(None)
 
     def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         key = "" if self._key is None else _text(self._key, scope, now)
@@ -170,6 +225,22 @@ class EventWait:
         return NodeOutcome(output=answer)
 
 
+class WebhookWait:
+    """Waits for the delivery to an address of the run: `run.webhooks.<id of the node>`."""
+
+    times_out = True
+
+    def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
+        self._path = compiler.expression(f'run.webhooks["{compiler.node}"]', "mode")
+        self._timeout = data.timeout_seconds(None)
+
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+        return EventRequest(DELIVERY, token_of(self._path.evaluate(scope, now)), self._timeout)
+
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome(output=answer)
+
+
 class ConditionWait:
     times_out = True
 
@@ -177,7 +248,7 @@ class ConditionWait:
         assert data.condition is not None
         self._condition = compiler.expression(data.condition, "condition")
         self._poll = data.poll_ms / 1000
-        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        self._timeout = data.timeout_seconds(None)
 
     def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         return PollRequest(self._condition, self._poll, self._timeout)
@@ -186,13 +257,57 @@ class ConditionWait:
         return NodeOutcome()
 
 
+class LookWait:
+    """Waits for what a record, a query or a service says."""
+
+    times_out = True
+
+    def __init__(self, data: WaitData, compiler: NodeCompiler) -> None:
+        assert data.condition is not None
+        [(self._type, looked_at)] = data.looked_at.items()
+        inner = compiler.within(self._type)
+        self._look: StepNode = _LOOKS[self._type](looked_at, inner)
+        compiler.uses_time = compiler.uses_time or inner.uses_time
+        self._condition = compiler.expression(data.condition, "condition")
+        self._poll = data.poll_ms / 1000
+        self._timeout = data.timeout_seconds(None)
+        self.spec = replace(self._look.spec, name=LOOK, retry=ONCE, polls=True)
+
+    def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
+        return LookRequest(self._timeout)
+
+    def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        (config,), _ = self._look.prepare(scope, now)
+        look = {
+            "type": self._type,
+            "config": config,
+            "condition": self._condition,
+            "scope": dict(scope),
+            "seconds": self._poll,
+        }
+        return (look,), {}
+
+    outcome = staticmethod(outcome_of)
+
+    def answered(self, answer: Any) -> NodeOutcome:
+        return NodeOutcome(output=answer)
+
+
+_LOOKS: dict[str, Callable[[Any, NodeCompiler], StepNode]] = {
+    "records": RecordsWork,
+    "query": QueryWork,
+    "http": HttpWork,
+}
+
+
 class Approval:
     times_out = True
 
     def __init__(self, data: ApprovalData, compiler: NodeCompiler) -> None:
         self._message = compiler.template(data.message, "message")
+        self._title = data.title or ""
         self._assignees = compiler.template(data.assignees, "assignees")
-        self._timeout = None if data.timeout_ms is None else data.timeout_ms / 1000
+        self._timeout = data.timeout_seconds(None)
         compiler.schema(data.form, "form")
         self._form = answer_schema(data.form)
         self._required, self._bar_starter = data.required, data.bar_starter
@@ -200,7 +315,7 @@ class Approval:
     def request(self, scope: ExpressionScope, now: Now) -> WaitRequest:
         assignees = self._assignees.render(scope, now)
         return ApprovalRequest(
-            _text(self._message, scope, now),
+            _text(self._message, scope, now) or self._title,
             tuple(str(who) for who in assignees),
             self._form,
             self._timeout,
@@ -274,13 +389,37 @@ def _fixed_moment(written: str) -> None:
         )
 
 
-def _wait(data: WaitData, compiler: NodeCompiler) -> Delay | EventWait | ConditionWait:
+def _wait(
+    data: WaitData, compiler: NodeCompiler
+) -> Delay | EventWait | WebhookWait | ConditionWait | LookWait:
+    if data.mode == "webhook":
+        return WebhookWait(data, compiler)
     if data.mode == "event":
         return EventWait(data, compiler)
+    if data.looked_at:
+        return LookWait(data, compiler)
     if data.mode == "condition":
         compiler.uses_time = True
         return ConditionWait(data, compiler)
     return Delay(data, compiler)
+
+
+def webhook_paths(nodes: Iterable[Any], workspace: str, run_id: str, seed: str) -> dict[str, Any]:
+    """What expressions see of a run beside its names: the addresses at which its nodes wait."""
+    waits = {node.id: node.data for node in nodes if isinstance(node.data, WaitData)}
+    paths = {
+        id: run_webhook(
+            workspace,
+            run_id,
+            seed,
+            id,
+            secret=data.credential or "",
+            scheme=data.auth if data.credential else "",
+        )
+        for id, data in waits.items()
+        if data.mode == "webhook"
+    }
+    return {"webhooks": paths} if paths else {}
 
 
 WAITING = (
@@ -291,7 +430,7 @@ WAITING = (
         role=Role.WAIT,
         compile=_wait,
         handles=lambda data: frozenset({"out", "timeout", "error"}),
-        text="waits for a time, an event or a condition",
+        text="waits for a time, an event, a webhook or a condition",
     ),
     NodeType(
         name="approval",

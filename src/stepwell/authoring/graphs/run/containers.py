@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stepwell.authoring.graphs.nodes.containers import RetryBody
-from stepwell.authoring.graphs.nodes.node_type import NodeOutcome
+from stepwell.authoring.graphs.nodes.node_type import NodeOutcome, Role
+from stepwell.authoring.graphs.run.conversations import Conversations
 from stepwell.authoring.graphs.run.evaluator import Evaluator
 from stepwell.authoring.graphs.run.finally_blocks import in_finally
 from stepwell.authoring.graphs.run.loops import Loops
@@ -24,8 +27,9 @@ from stepwell.errors import StepwellError
 
 
 class Containers:
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator, recorded: Callable[[str], bool]) -> None:
         self._loops = Loops(evaluator)
+        self.conversations = Conversations(evaluator, recorded)
 
     def start(self, node_run: NodeRun) -> list[Effect]:
         effects: list[Effect] = []
@@ -33,10 +37,11 @@ class Containers:
         if limit is not None:
             path = f"{node_run.path}@timeout"
             effects.append(Command(CommandKind.DEADLINE, path, node_run, limit / 1000))
-        if node_run.node.type != "loop":
+        asks = node_run.node.role is Role.CONVERSATION
+        if node_run.node.type != "loop" and not asks:
             return [*effects, _body(node_run)]
         try:
-            return effects + self._loops.start(node_run)
+            return effects + (self.conversations if asks else self._loops).start(node_run)
         except StepwellError as error:
             return effects + failed(node_run, failure_of(error, node_run))
 
@@ -45,6 +50,8 @@ class Containers:
         return [_body(node_run)]
 
     def body_done(self, node_run: NodeRun, scope: ScopeRun, after: Variables) -> list[Effect]:
+        if node_run.node.role is Role.CONVERSATION:
+            return self.conversations.tool_done(node_run, scope)
         if node_run.node.type == "loop":
             return self._loops.iteration_done(node_run, scope, after)
         node_run.body = None
@@ -56,6 +63,8 @@ class Containers:
         return _conclude(node_run, None)
 
     def body_failed(self, node_run: NodeRun, scope: ScopeRun, failure: Failure) -> list[Effect]:
+        if node_run.node.role is Role.CONVERSATION:
+            return self.conversations.tool_failed(node_run, scope, failure)
         if node_run.node.type == "loop":
             return self._loops.iteration_failed(node_run, scope, failure)
         node_run.body = None
@@ -67,7 +76,8 @@ class Containers:
 
     def timed_out(self, node_run: NodeRun) -> list[Effect]:
         """The container's deadline passed. A try catches that too; a retry does not try again."""
-        failure = Failure("STEP_TIMED_OUT", "the body took too long", node_run.node.id, node_run.path)
+        what = "the conversation" if node_run.node.role is Role.CONVERSATION else "the body"
+        failure = Failure("STEP_TIMED_OUT", f"{what} took too long", node_run.node.id, node_run.path)
         if in_finally(node_run):
             node_run.pending = node_run.pending or failure  # a finally is not stopped halfway
             return []

@@ -15,16 +15,18 @@ from msgspec import Raw
 
 from stepwell.authoring.graphs.build.plan import GraphPlan
 from stepwell.authoring.graphs.errors import NodeError
-from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest
+from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest, webhook_paths
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind, NodeRun
+from stepwell.control_flow import RunCancelling
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.program import PathCalls, Startable
 from stepwell.domain.text import clean
-from stepwell.errors import InvalidRequest, RunCancelling, StepError, StepwellError, WaitTimedOut
+from stepwell.errors import InvalidRequest, StepError, StepwellError, WaitTimedOut
 
+_STEPS = frozenset({CommandKind.WORK, CommandKind.MODEL})
 EVENT_SIGNAL = "event:"  # events sent to one run arrive as signals with this prefix
 
 
@@ -35,17 +37,20 @@ class Driver:
         self._finished = ctx.future()
         self._cancelled: RunCancelling | None = None
         accepted = ctx.accepted
-        run = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
+        run: dict[str, Any] = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
+        run |= webhook_paths(plan.nodes(), accepted.workspace, ctx.run_id, accepted.seed)
         self._frontier = Frontier(plan, run=run, clock=ctx.time, recorded=ctx.recorded, test=accepted.test)
 
     async def run(self, input: Any) -> dict[str, Any]:
         try:
+            self._ctx.on_variable(self._set_variable)
             self._frontier.begin(input)
             self._act()
             if self._frontier.result is None:
                 await self._finished
             end = self._frontier.result
         finally:
+            self._ctx.on_variable(None)
             self._frontier.close()
             self._calls.clear()
         assert end is not None
@@ -81,7 +86,7 @@ class Driver:
     def _execute(self, command: Command) -> None:
         answered = partial(self._answered, command)
         try:
-            if command.kind is CommandKind.WORK:
+            if command.kind in _STEPS:
                 assert command.node_run is not None
                 args, kwargs = command.data if command.data is not None else ((), {})
                 spec = command.node_run.node.behaviour.spec
@@ -180,9 +185,7 @@ class Driver:
             error = future.exception()
             if error is None:
                 result = future.result()
-                self._frontier.answer(
-                    command, result if command.kind is CommandKind.WORK else _value(command, result)
-                )
+                self._frontier.answer(command, result if command.kind in _STEPS else _value(command, result))
             elif isinstance(error, StepError | WaitTimedOut):
                 self._frontier.fail(command, self._failure(command, error, call))
             elif isinstance(error, RunCancelling):
@@ -194,6 +197,10 @@ class Driver:
         except BaseException as error:
             if not self._finished.done():
                 self._finished.set_exception(error)
+
+    def _set_variable(self, name: str, value: Raw) -> None:
+        """A person set a variable. That decides nothing by itself; what is decided next sees it."""
+        self._frontier.set_variable(name, PLAIN.decode(value))
 
     def _cancel(self, error: RunCancelling) -> None:
         """Every open call reports the cancel; commands from then on belong to finally blocks."""
@@ -209,7 +216,7 @@ class Driver:
         code = called_code(error.cause_code or error.code)
         attempt = self._ctx.attempt(call) if call is not None else 1
         message = error.cause_message or error.message
-        config = error.permanent and command.kind is CommandKind.WORK
+        config = error.permanent and command.kind in _STEPS
         kind = error.error_type if code == "ERROR" else ""
         return Failure(code, message, node, command.path, attempt, hint=error.hint, config=config, kind=kind)
 

@@ -29,6 +29,7 @@ from stepwell.authoring.graphs.run.join_rules import JoinVerdict, decide
 from stepwell.authoring.graphs.run.joins import JoinResult, count_arrivals, join_result
 from stepwell.authoring.graphs.run.node_start import NodeStarter
 from stepwell.authoring.graphs.run.state import (
+    EVENT,
     SETTLED,
     WORKING,
     Action,
@@ -44,8 +45,9 @@ from stepwell.authoring.graphs.run.state import (
     ScopeRun,
     Stop,
     Withdrawal,
+    new_node_run,
 )
-from stepwell.authoring.graphs.run.variables import Arrival, Variables, merge_all
+from stepwell.authoring.graphs.run.variables import Arrival, Replaced, Variables, merge_all
 
 
 class Frontier:
@@ -75,7 +77,7 @@ class Frontier:
         self._outside_loops = 0
         self._max_steps = plan.settings.max_steps
         self._evaluator = Evaluator(run, clock)
-        self._containers = Containers(self._evaluator)
+        self._containers = Containers(self._evaluator, recorded)
         ttl = plan.settings.suspend_ttl_ms
         self._starter = NodeStarter(
             self._evaluator,
@@ -117,6 +119,20 @@ class Frontier:
         self.apply(command.node_run, self._starter.failed(command, failure))
         self._pump()
 
+    def set_variable(self, name: str, value: Any) -> None:
+        """GR-M5: a person gave a variable another value; everything that is decided from now on sees it.
+
+        Every branch gets it under one mark, so that no join takes it for a write of a branch.
+        """
+        roots = [] if self._root is None else [self._root]
+        replaced = Replaced(name, value)
+        for scope in _open_scopes([*roots, *self._finally_blocks.scopes()]):
+            scope.base = replaced.of(scope.base)
+            for node_run in scope.node_runs:
+                if node_run is not None:
+                    node_run.variables = replaced.of(node_run.variables)
+                    node_run.after = replaced.of(node_run.after)
+
     @property
     def works(self) -> bool:
         """Whether something runs or waits for its next attempt; otherwise the run only waits (GR-P1)."""
@@ -128,19 +144,7 @@ class Frontier:
 
     def open_scopes(self) -> Iterator[ScopeRun]:
         """The scopes that are not over, outer ones first."""
-        waiting = [] if self._root is None else [self._root]
-        while waiting:
-            scope = waiting.pop(0)
-            if scope.closed:
-                continue
-            yield scope
-            for node_run in scope.node_runs:
-                if node_run is None or node_run.status in SETTLED:
-                    continue
-                if node_run.body is not None:
-                    waiting.append(node_run.body)
-                if node_run.loop is not None:
-                    waiting.extend(node_run.loop.running.values())
+        return _open_scopes([] if self._root is None else [self._root])
 
     def take_actions(self) -> list[Action]:
         actions, self.actions = self.actions, []
@@ -205,7 +209,7 @@ class Frontier:
 
     def _add(self, scope: ScopeRun, node: NodePlan, variables: Variables) -> NodeRun:
         self._count += 1
-        node_run = NodeRun(node, scope, variables, self._count)
+        node_run = new_node_run(node, scope, variables, self._count)
         scope.node_runs[node.index] = node_run
         return node_run
 
@@ -262,20 +266,20 @@ class Frontier:
         self.open_commands[command] = None
         node_run = command.node_run
         if node_run is not None:
-            node_run.commands.append(command)
+            node_run.commands = (*node_run.commands, command)
             if self._observe is not None:
                 self._observe(node_run)
         self.actions.append(command)
-        if command.kind is CommandKind.EVENT:
+        if command.kind is EVENT:
             self._await_event(command)
 
     def _close(self, command: Command) -> None:
         command.done = True
         self.open_commands.pop(command, None)
         node_run = command.node_run
-        if node_run is not None and command in node_run.commands:
-            node_run.commands.remove(command)
-        if command.kind is CommandKind.EVENT:
+        if node_run is not None and node_run.commands:
+            node_run.commands = tuple([other for other in node_run.commands if other is not command])
+        if command.kind is EVENT:
             listening = self._mailbox.remove(command)
             if listening is not None:
                 self._withdraw(listening)
@@ -535,7 +539,7 @@ class Frontier:
 
     def _stop(self, node_run: NodeRun) -> None:
         """Withdraw everything the node run waits for, in its bodies too."""
-        for command in list(node_run.commands):
+        for command in node_run.commands:
             self._withdraw(command)
         if node_run.body is not None and not node_run.body.closed:
             self._cancel_scope(node_run.body)
@@ -571,3 +575,19 @@ class Frontier:
     def _cancel_finally_blocks(self) -> None:
         for scope in self._finally_blocks.clear():
             self._cancel_scope(scope)
+
+
+def _open_scopes(roots: list[ScopeRun]) -> Iterator[ScopeRun]:
+    waiting = roots
+    while waiting:
+        scope = waiting.pop(0)
+        if scope.closed:
+            continue
+        yield scope
+        for node_run in scope.node_runs:
+            if node_run is None or node_run.status in SETTLED:
+                continue
+            if node_run.body is not None:
+                waiting.append(node_run.body)
+            if node_run.loop is not None:
+                waiting.extend(node_run.loop.running.values())

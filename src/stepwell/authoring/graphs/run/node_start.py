@@ -8,11 +8,18 @@ from typing import Any
 
 from stepwell.authoring.graphs.errors import NodeError
 from stepwell.authoring.graphs.nodes.node_type import DONE, NodeOutcome, Role
-from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest, PollRequest, TimerRequest
+from stepwell.authoring.graphs.nodes.waits import (
+    ApprovalRequest,
+    EventRequest,
+    LookRequest,
+    PollRequest,
+    TimerRequest,
+)
 from stepwell.authoring.graphs.run.containers import Containers
 from stepwell.authoring.graphs.run.evaluator import Evaluator
 from stepwell.authoring.graphs.run.state import (
     STOP,
+    WORK,
     Command,
     CommandKind,
     Effect,
@@ -85,7 +92,7 @@ class NodeStarter:
         if not self._recorded(node_run.path):  # replay renders nothing again
             scope, now = self._evaluator.scope_of(node_run), self._evaluator.now_of(node_run)
             arguments = node_run.node.behaviour.prepare(scope, now)
-        return [Command(CommandKind.WORK, node_run.path, node_run, arguments)]
+        return [Command(WORK, node_run.path, node_run, arguments)]
 
     def _wait(self, node_run: NodeRun) -> list[Effect]:
         node_run.status = NodeStatus.WAITING
@@ -98,6 +105,8 @@ class NodeStarter:
                 return [Command(CommandKind.DEADLINE, f"{path}@timeout", node_run, limit / 1000)]
             return [Command(CommandKind.TIMER, path, node_run, request.seconds)]
         timeout = request.timeout if request.timeout is not None else self._wait_limit
+        if isinstance(request, LookRequest):
+            return self._look(node_run, timeout)
         if isinstance(request, EventRequest):
             event = EventRequest(request.name, request.key, timeout)
             return [Command(CommandKind.EVENT, path, node_run, event)]
@@ -107,6 +116,13 @@ class NodeStarter:
             return self._poll(node_run, request)
         deadline = Command(CommandKind.DEADLINE, f"{path}@timeout", node_run, timeout)
         return [deadline, *self._poll(node_run, request)]
+
+    def _look(self, node_run: NodeRun, timeout: float | None) -> list[Effect]:
+        """The worker looks again and again; only the last look is in the log."""
+        commands: list[Effect] = list(self._work(node_run))
+        if timeout is None:
+            return commands
+        return [Command(CommandKind.DEADLINE, f"{node_run.path}@timeout", node_run, timeout), *commands]
 
     def _poll(self, node_run: NodeRun, request: PollRequest) -> list[Effect]:
         """Evaluate the condition. An error in it fails the node at once instead of polling forever."""
@@ -148,8 +164,10 @@ class NodeStarter:
         kind, node_run = command.kind, command.node_run
         assert node_run is not None
         behaviour = node_run.node.behaviour
-        if kind is CommandKind.WORK:
+        if kind is WORK:
             outcome = behaviour.outcome(value)
+            if node_run.node.role is Role.WAIT:
+                return [STOP, outcome]
             if outcome.delay <= 0:
                 return [outcome]
             node_run.outcome = outcome
@@ -167,10 +185,12 @@ class NodeStarter:
             return self._poll(node_run, command.data)
         if kind is CommandKind.CHILD:
             return [STOP, behaviour.outcome(value)]
+        if kind is CommandKind.MODEL:
+            return self._containers.conversations.replied(node_run, value)
         return [behaviour.answered(value)]
 
     def _timed_out(self, node_run: NodeRun) -> list[Effect]:
-        if node_run.node.role is Role.CONTAINER:
+        if node_run.node.role.has_body:
             return self._containers.timed_out(node_run)
         if node_run.node.role is Role.CHILD:
             message = "the called run took too long"
@@ -185,6 +205,8 @@ class NodeStarter:
             return _late(node_run)
         if command.kind is CommandKind.CHILD:
             return _call_failed(node_run, failure)
+        if command.kind is CommandKind.WORK and node_run.node.role is Role.WAIT:
+            return [STOP, failure]
         return [failure]
 
 

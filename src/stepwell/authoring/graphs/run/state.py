@@ -53,52 +53,34 @@ class Failure(NamedTuple):
         return error
 
 
-class NodeRun:
+class NodeRun(msgspec.Struct, eq=False):
     """One node in one scope. It settles exactly once."""
 
-    __slots__ = (
-        "after",
-        "attempt",
-        "body",
-        "commands",
-        "error",
-        "event",
-        "handled",
-        "handles",
-        "loop",
-        "node",
-        "number",
-        "outcome",
-        "output",
-        "path",
-        "pending",
-        "scope",
-        "status",
-        "variables",
-    )
-
-    def __init__(self, node: NodePlan, scope: ScopeRun, variables: Variables, number: int) -> None:
-        self.node = node
-        self.scope = scope
-        self.path = scope.prefix + node.id
-        self.variables = variables  # what the node sees
-        self.number = number  # in the order of decisions; also marks the variables it writes
-        self.status = NodeStatus.RUNNING
-        self.after = variables  # what its successors see
-        self.handles: tuple[str, ...] = ()
-        self.output: Any = None
-        self.error: Failure | None = None
-        self.handled = False  # failed, and an error edge took it
-        self.commands: list[Command] = []  # open
-        self.attempt = 1  # of a retry container or a called workflow
-        self.body: ScopeRun | None = None  # of a try or retry container
-        self.pending: Failure | None = None  # of a try: raised again after its finally
-        self.loop: Any = None  # LoopRun
-        self.outcome: NodeOutcome | None = None  # decided, but delayed
-        self.event: dict[str, Any] | None = None  # of a wait: the event that the mailbox delivered
+    node: NodePlan
+    scope: ScopeRun
+    path: str
+    variables: Variables  # what the node sees
+    number: int  # in the order of decisions; also marks the variables it writes
+    after: Variables  # what its successors see
+    status: NodeStatus = NodeStatus.RUNNING
+    handles: tuple[str, ...] = ()
+    output: Any = None
+    error: Failure | None = None
+    handled: bool = False  # failed, and an error edge took it
+    commands: tuple[Command, ...] = ()  # open
+    attempt: int = 1  # of a retry container or a called workflow
+    body: ScopeRun | None = None  # of a try or retry container
+    pending: Failure | None = None  # of a try: raised again after its finally
+    loop: Any = None  # LoopRun; of a conversation, ToolRuns
+    outcome: NodeOutcome | None = None  # decided, but delayed
+    event: dict[str, Any] | None = None  # of a wait: the event that the mailbox delivered
 
     def __repr__(self) -> str:
         return f"<node run {self.path} {self.status}>"
+
+
+def new_node_run(node: NodePlan, scope: ScopeRun, variables: Variables, number: int) -> NodeRun:
+    return NodeRun(node, scope, scope.prefix + node.id, variables, number, variables)
 
 
 class ScopeRun:
@@ -167,6 +149,7 @@ class CommandKind(StrEnum):
     MAILBOX = "mailbox"
     APPROVAL = "approval"
     CHILD = "child"
+    MODEL = "model"  # one turn of a conversation
     JOIN_DEADLINE = "join_deadline"
     POLL = "poll"
     DEADLINE = "deadline"  # of a polled condition, a called run or a container
@@ -174,8 +157,11 @@ class CommandKind(StrEnum):
     HOLD = "hold"  # the delay that a handler asked for
 
 
+# Those that every node of every run is asked for: a look into an enum takes twice as long.
+WORK, EVENT = CommandKind.WORK, CommandKind.EVENT
+
 # While one of these is open the run works; otherwise it only waits (GR-P1).
-WORKING = frozenset({CommandKind.WORK, CommandKind.BACKOFF, CommandKind.CHILD})
+WORKING = frozenset({CommandKind.WORK, CommandKind.MODEL, CommandKind.BACKOFF, CommandKind.CHILD})
 
 
 class Command(msgspec.Struct, eq=False):

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stepwell.authoring.graphs.templates.json_equality import equal
 
 # Variables that the engine writes: the later branch wins, and that is not a conflict.
 _OURS = frozenset({"error"})
 
 
-class Variables:
-    __slots__ = ("marks", "values")
-
-    def __init__(self, values: dict[str, Any], marks: dict[str, object]) -> None:
-        self.values = values
-        self.marks = marks  # the write that a variable comes from: a node run's number, or a merge
+class Variables(msgspec.Struct, eq=False, gc=False):
+    values: dict[str, Any]
+    marks: dict[str, object]  # the write that a variable comes from: a node run's number, or a merge
 
     def written(
         self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None
@@ -39,6 +38,22 @@ class Variables:
             values[variable] = output
             marks[variable] = mark
         return Variables(values, marks)
+
+
+class Replaced:
+    """Variables with one of another value, which no branch has written. The same ones stay the same."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self._value = {name: value}
+        self._mark = {name: object()}
+        self._done: dict[Variables, Variables] = {}
+
+    def of(self, variables: Variables) -> Variables:
+        done = self._done.get(variables)
+        if done is None:
+            done = Variables(variables.values | self._value, variables.marks | self._mark)
+            self._done[variables] = done
+        return done
 
 
 class Arrival(NamedTuple):

@@ -13,6 +13,7 @@ from stepwell.authoring.graphs.templates.template import Escape, Template, compi
 from stepwell.domain.schema import schema_fault
 from stepwell.domain.steps import StepSpec
 from stepwell.errors import BadExpression
+from stepwell.providers.provider import Providers
 
 MergeFunction = Callable[[dict[str, Any], list[dict[str, Any]]], dict[str, Any]]
 # All expressions of a graph together. Compiling took about 3 s per MiB on a busy machine, and blocks the
@@ -45,14 +46,24 @@ class NodeCompiler:
         steps: Mapping[str, StepSpec] | None = None,
         mergers: Mapping[str, MergeFunction] | None = None,
         sources: Sources | None = None,
+        *,
+        providers: Providers | None = None,
     ) -> None:
         self.node = node
+        self.providers = providers  # of models; None: not known here, so not checked
         self.steps = steps  # registered Python steps; None: not available here, so not checked
         self.mergers = mergers or {}
         self.uses_time = False
         self.names: dict[str, frozenset[str]] = {}  # by field: the names its expressions use
         self._problems = problems
         self._sources = sources or Sources()
+        self._prefix = ""  # of the fields of a part
+
+    def within(self, field: str) -> NodeCompiler:
+        """A compiler for a part of the node that is compiled like a node: it reports below this field."""
+        inner = NodeCompiler(self.node, self._problems, self.steps, self.mergers, self._sources)
+        inner.names, inner._prefix = self.names, f"{self._prefix}{field}."
+        return inner
 
     def expression(self, source: str, field: str) -> Expression:
         self.uses_time = self.uses_time or _USES_NOW.search(source) is not None
@@ -81,7 +92,7 @@ class NodeCompiler:
 
     def _named(self, compiled: _Compiled, field: str) -> _Compiled:
         if compiled.names:
-            self.names[field] = compiled.names
+            self.names[self._prefix + field] = compiled.names
         return compiled
 
     def _bad_texts(self, value: Any, field: str, depth: int) -> bool:
@@ -117,7 +128,7 @@ class NodeCompiler:
                 code=code,
                 message=message,
                 node=self.node,
-                field=field,
+                field=f"{self._prefix}{field}" if field else self._prefix.rstrip("."),
                 suggestion=suggestion,
                 column=column,
             )

@@ -1,0 +1,77 @@
+"""Variables of a graph run that waits, set by a person."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from stepwell.client.run_trace import ReadGraph, graph_folding
+from stepwell.client.store_access import StoreAccess
+from stepwell.domain.codec import encoded_by_type, limited
+from stepwell.domain.commit import Message, RunRow
+from stepwell.domain.events import Accepted, Event
+from stepwell.domain.ids import RunId
+from stepwell.domain.messages import VARIABLE, VariableRequest
+from stepwell.domain.status import Status
+from stepwell.domain.text import checked_text, clean
+from stepwell.errors import InvalidInput, NotSettable, RunEnded, excerpt
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_NAMED_MAX = 20  # variables that an error names
+# Names that a person cannot set, and what to do instead.
+_TAKEN = {
+    "input": "fork the run with another input: client.fork(run.id, at=..., input=...)",
+    "error": "the engine writes it when a node fails",
+    "ctx": "choose the name of a variable, without `ctx.`",
+    "secrets": "secrets are not variables",
+}
+
+
+def message(
+    client: StoreAccess, run_id: RunId, name: str, value: Any, *, id: str, by: str, reason: str
+) -> Message:
+    """The message that sets a variable; refuses a name or a value that none can have."""
+    _check_name(name)
+    data = limited(encoded_by_type(value), f"variable {name}", client.payload_bytes_max)
+    asked = VariableRequest(name=name, value=Raw(data), by=checked_text(by, "by"), reason=clean(reason))
+    key = f"{VARIABLE}/{checked_text(id, 'id') or client.token()}"
+    return Message(run_id=run_id, key=key, kind=VARIABLE, payload=msgspec.json.encode(asked), by=by)
+
+
+def check_waits(row: RunRow) -> None:
+    """Refuse a run that is not a graph, has ended or works."""
+    if row.kind != "graph":
+        raise NotSettable(
+            f"run {row.id} is a {row.kind}, not a graph",
+            hint="send it a signal; or fork it with other results or another state",
+        )
+    if row.status.terminal:
+        raise RunEnded(f"run {row.id} has ended; its variables cannot be set")
+    if row.status is not Status.SUSPENDED and not row.held:
+        raise NotSettable(f"run {row.id} is {row.status}: it does not wait")
+
+
+async def check_known(run_id: RunId, name: str, log: list[Event], graph: ReadGraph) -> None:
+    """Refuse a variable that the graph of the run does not know."""
+    accepted = log[0].fact
+    assert isinstance(accepted, Accepted)
+    folding = graph_folding(run_id, await graph(accepted))
+    folding.feed(log)
+    names = folding.names() - _TAKEN.keys()
+    if name not in names:
+        raise NotSettable(
+            f"the graph of run {run_id} neither reads nor writes a variable {name}",
+            hint="set one of its variables",
+            variables=", ".join(sorted(names)[:_NAMED_MAX]) or "none",
+        )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None or name.startswith("__"):
+        hint = "give a name of letters, digits and underscores, such as amount"
+        raise InvalidInput(f"the name is {excerpt(name)}", hint=hint, field="name")
+    if name in _TAKEN:
+        raise InvalidInput(f"{name} is not a variable that can be set", hint=_TAKEN[name], field="name")

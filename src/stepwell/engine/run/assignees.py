@@ -1,0 +1,27 @@
+"""Assignees: the people whom an approval asks. They hear of it through a notification of its commit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepwell.domain.notifications import APPROVAL, PendingNotification
+from stepwell.engine.run.port import RunParts
+
+
+def notify_assignees(run: RunParts, path: str) -> None:
+    """Let the assignees of the approval at this path hear of the event that was just drafted."""
+    channel = run.services.approvals_channel
+    if not channel:
+        return
+    seq = run.writer.barrier
+    run.writer.notify(
+        PendingNotification(
+            id=f"{run.run_id}/{seq}",
+            kind=APPROVAL,
+            channel=channel,
+            body=msgspec.json.encode({"path": path, "seq": seq}),
+            workspace=run.journal.accepted.workspace,
+            run_id=run.run_id,
+        ),
+        run.services.notifier.notify_work,
+    )
