@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from stepwell.databases.errors import QueryError
+from stepwell.databases.own import ADDRESS, role_of
 from stepwell.databases.statement import Statement
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import SettingsInvalid, excerpt
@@ -29,22 +30,45 @@ class Connections:
 
     def __init__(self, urls: Mapping[str, str] | None = None) -> None:
         self._urls = _from_env(os.environ) if urls is None else dict(urls)
+        self._roles: dict[str, str] = {}  # of connections to the engine's own database
         for name, url in self._urls.items():
             if not _NAME.fullmatch(name) or not isinstance(url, str):
                 raise SettingsInvalid(f"a connection is named {excerpt(name)}", hint="use a-z, 0-9, - and _")
-            if not url.startswith(("postgresql://", "postgres://", "sqlite:")):
+            if url.startswith(ADDRESS):
+                self._roles[name] = role_of(url, name)
+            elif not url.startswith(("postgresql://", "postgres://", "sqlite:")):
                 raise SettingsInvalid(
                     f"the connection {name} has an address that is not known",
-                    hint="begin it with postgresql:// or sqlite: and the path of the file",
+                    hint="begin it with postgresql:// or sqlite: and the path of the file, or write engine:",
                 )
         self._opened: dict[str, NamedDatabase] = {}
 
-    def of(self, name: str) -> NamedDatabase:
+    def role(self, name: str) -> str:
+        """Return the role that statements of a connection to the engine's own database have."""
+        self._check(name)
+        if name not in self._roles:
+            raise QueryError(
+                "SQL_CONNECTION",
+                f"the connection {name} is another database, with transactions of its own",
+                hint=f"remove transactional, or let an operator set {PREFIX}{name.upper()}=engine:",
+            )
+        return self._roles[name]
+
+    def _check(self, name: str) -> None:
         if name not in self._urls:
             raise QueryError(
                 "SQL_CONNECTION",
                 f"this worker has no connection {excerpt(name)}",
                 hint=did_you_mean_one_of(name, self._urls) or f"an operator sets {PREFIX}{name.upper()}",
+            )
+
+    def of(self, name: str) -> NamedDatabase:
+        self._check(name)
+        if name in self._roles:
+            raise QueryError(
+                "SQL_CONNECTION",
+                f"the connection {name} is the engine's own database",
+                hint="set transactional: its statements are written with the record of their node",
             )
         if name not in self._opened:
             self._opened[name] = _database(self._urls[name])

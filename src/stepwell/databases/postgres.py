@@ -19,6 +19,7 @@ _AS_TEXT = (
     *("money", "xml", "macaddr"),
 )
 _AS_JSON = ("json", "jsonb")
+_WRONG_VALUES = (asyncpg.DataError, asyncpg.InterfaceError, ValueError, TypeError, OverflowError)
 
 
 class PostgresDatabase:
@@ -31,6 +32,7 @@ class PostgresDatabase:
         self, statement: Statement, params: dict[str, Any], *, rows_max: int, seconds: float, read_only: bool
     ) -> dict[str, Any]:
         values = statement.values(params)
+        statement.check_kind()
         pool = await self._opened()
         try:
             async with (
@@ -39,31 +41,15 @@ class PostgresDatabase:
                 connection.transaction(readonly=read_only),
             ):
                 await connection.execute(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
-                return await self._rows(connection, statement, values, rows_max)
+                return await _rows(connection, statement, values, rows_max)
         except TimeoutError:
             raise _timeout(seconds) from None
         except asyncpg.PostgresError as error:
             raise _translated(error, seconds) from None
-        except (asyncpg.DataError, asyncpg.InterfaceError, ValueError, TypeError, OverflowError) as error:
-            raise QueryError("SQL_PARAMS", f"a parameter does not fit: {str(error)[:300]}") from None
+        except _WRONG_VALUES as error:
+            raise _wrong_value(error) from None
         except OSError as error:
             raise QueryError("SQL_CONNECT", f"the connection broke: {error}", permanent=False) from None
-
-    async def _rows(
-        self, connection: Any, statement: Statement, values: list[Any], rows_max: int
-    ) -> dict[str, Any]:
-        prepared = await connection.prepare(statement.numbered())
-        names = [attribute.name for attribute in prepared.get_attributes()]
-        if not names:
-            await prepared.fetch(*values)
-            return {"rows": [], "count": _affected(prepared.get_statusmsg())}
-        check_columns(names)
-        rows: list[dict[str, Any]] = []
-        async for record in prepared.cursor(*values, prefetch=min(rows_max + 1, 500)):
-            if len(rows) == rows_max:
-                raise too_many_rows(rows_max)
-            rows.append({name: _value(value, name) for name, value in zip(names, record, strict=True)})
-        return {"rows": rows, "count": len(rows)}
 
     async def _opened(self) -> asyncpg.Pool[Any]:
         async with self._opening:
@@ -90,6 +76,57 @@ class PostgresDatabase:
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.close()
+
+
+async def asked(
+    connection: Any,
+    statement: Statement,
+    params: dict[str, Any],
+    *,
+    role: str,
+    rows_max: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Ask in a transaction of somebody else, in a role of its own, and leave both as they were."""
+    values = statement.values(params)
+    try:
+        async with asyncio.timeout(seconds + 1):
+            await _prepare(connection)
+            await connection.execute(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
+            await connection.execute(f'SET LOCAL ROLE "{role}"')
+            answer = await _rows(connection, statement, values, rows_max)
+            # Triggers that would run at the end run now, as the role that caused them.
+            await connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            if await connection.fetchval("SELECT current_user::text") != role:
+                raise QueryError("SQL_FORBIDDEN", "the statement changed its role")
+            await connection.execute("RESET ROLE; RESET ALL")
+            for name in (*_AS_TEXT, *_AS_JSON):
+                await connection.reset_type_codec(name, schema="pg_catalog")
+            return answer
+    except BaseException as error:
+        connection.terminate()  # it has another role and types: nobody may go on with it
+        if isinstance(error, TimeoutError):
+            raise _timeout(seconds) from None
+        if isinstance(error, _WRONG_VALUES):
+            raise _wrong_value(error) from None
+        if isinstance(error, asyncpg.PostgresError):
+            raise _translated(error, seconds) from None
+        raise
+
+
+async def _rows(connection: Any, statement: Statement, values: list[Any], rows_max: int) -> dict[str, Any]:
+    prepared = await connection.prepare(statement.numbered())
+    names = [attribute.name for attribute in prepared.get_attributes()]
+    if not names:
+        await prepared.fetch(*values)
+        return {"rows": [], "count": _affected(prepared.get_statusmsg())}
+    check_columns(names)
+    rows: list[dict[str, Any]] = []
+    async for record in prepared.cursor(*values, prefetch=min(rows_max + 1, 500)):
+        if len(rows) == rows_max:
+            raise too_many_rows(rows_max)
+        rows.append({name: _value(value, name) for name, value in zip(names, record, strict=True)})
+    return {"rows": rows, "count": len(rows)}
 
 
 async def _prepare(connection: Any) -> None:
@@ -136,6 +173,10 @@ def _value(value: Any, name: str) -> Any:
 def _affected(status: str | None) -> int:
     last = (status or "").rsplit(" ", 1)[-1]
     return int(last) if last.isdigit() else 0
+
+
+def _wrong_value(error: Exception) -> QueryError:
+    return QueryError("SQL_PARAMS", f"a parameter does not fit: {str(error)[:300]}")
 
 
 def _timeout(seconds: float) -> QueryError:

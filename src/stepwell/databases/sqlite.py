@@ -34,28 +34,15 @@ class SqliteDatabase:
         self, statement: Statement, params: dict[str, Any], *, rows_max: int, seconds: float, read_only: bool
     ) -> dict[str, Any]:
         statement.values(params)
-        for name, value in params.items():
-            if isinstance(value, list | dict) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
-                raise QueryError("SQL_PARAMS", f"the parameter {name} is not text, a number or null")
+        check_params(params)
         async with self._lock:
             connection = self._opened(read_only)
             clock = threading.Timer(seconds, connection.interrupt)
             clock.start()
             try:
                 return await asyncio.to_thread(_run, connection, statement, params, rows_max)
-            except apsw.InterruptError:
-                message = f"the query took longer than {seconds:g} s"
-                raise QueryError("SQL_TIMEOUT", message, permanent=False) from None
-            except apsw.ReadOnlyError as error:
-                hint = "set readOnly to false if the node may write"
-                raise QueryError("SQL_READ_ONLY", str(error), hint=hint) from None
-            except apsw.BusyError:
-                raise QueryError("SQL_CONNECT", "the file is locked", permanent=False) from None
-            except apsw.AuthError:
-                message = "the statement would change the connection, or reach other files"
-                raise QueryError("SQL_FORBIDDEN", message) from None
             except apsw.Error as error:
-                raise QueryError("SQL_ERROR", str(error)[:500]) from None
+                raise translated(error, seconds) from None
             finally:
                 clock.cancel()
 
@@ -91,16 +78,43 @@ def _run(
     cursor = connection.cursor()
     try:
         cursor.execute(statement.text, params)
-        names = [column[0] for column in cursor.get_description()] if _has_rows(cursor) else []
-        check_columns(names)
-        rows: list[dict[str, Any]] = []
-        for row in cursor:
-            if len(rows) == rows_max:
-                raise too_many_rows(rows_max)
-            rows.append({name: _value(value) for name, value in zip(names, row, strict=True)})
+        names, rows = rows_of(cursor, rows_max)
     finally:
         cursor.close(force=True)
     return {"rows": rows, "count": len(rows) if names else connection.total_changes() - before}
+
+
+def check_params(params: dict[str, Any]) -> None:
+    for name, value in params.items():
+        if isinstance(value, list | dict) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+            raise QueryError("SQL_PARAMS", f"the parameter {name} is not text, a number or null")
+
+
+def rows_of(cursor: apsw.Cursor, rows_max: int) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the names of the columns, and the rows as JSON; no names: the statement gives none."""
+    names = [column[0] for column in cursor.get_description()] if _has_rows(cursor) else []
+    check_columns(names)
+    rows: list[dict[str, Any]] = []
+    for row in cursor:
+        if len(rows) == rows_max:
+            raise too_many_rows(rows_max)
+        rows.append({name: _value(value) for name, value in zip(names, row, strict=True)})
+    return names, rows
+
+
+def translated(error: Exception, seconds: float) -> QueryError:
+    match error:
+        case apsw.InterruptError():
+            return QueryError("SQL_TIMEOUT", f"the query took longer than {seconds:g} s", permanent=False)
+        case apsw.ReadOnlyError():
+            hint = "set readOnly to false if the node may write"
+            return QueryError("SQL_READ_ONLY", str(error), hint=hint)
+        case apsw.BusyError():
+            return QueryError("SQL_CONNECT", "the file is locked", permanent=False)
+        case apsw.AuthError():
+            message = "the statement would change the connection, or reach other files or tables of ours"
+            return QueryError("SQL_FORBIDDEN", message)
+    return QueryError("SQL_ERROR", str(error)[:500])
 
 
 def _has_rows(cursor: apsw.Cursor) -> bool:

@@ -28,6 +28,15 @@ _PART = re.compile(
 )
 
 
+# What changes the session, ends the transaction, or reaches files and programs of the server.
+_OF_SESSIONS = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(copy|do|set|reset|load|begin|start|commit|end|rollback|abort|savepoint|release|prepare|execute"
+    r"|deallocate|discard|listen|unlisten|lock|checkpoint|security|import|declare|fetch|close)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     text: str
@@ -72,6 +81,16 @@ class Statement:
                 hint="give a value for every :name of the statement, and no others",
             )
         return [params[name] for name in self.names]
+
+    def check_kind(self) -> None:
+        """Refuse a statement that is about the session, or about files of the server."""
+        verb = _OF_SESSIONS.match(self.text)
+        if verb:
+            raise QueryError(
+                "SQL_FORBIDDEN",
+                f"{verb[1].upper()} would change the session, or reach files of the server",
+                hint="write a statement that reads or changes rows",
+            )
 
     def numbered(self) -> str:
         """Return the text with $1, $2 ... instead of names."""

@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.code import JAVASCRIPT_STEP, PYTHON_STEP
-from stepwell.authoring.graphs.nodes.steps import RESULTS
+from stepwell.authoring.graphs.nodes.steps import providing_step
 from stepwell.domain.codec import PAYLOAD_BYTES_MAX
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
-from stepwell.sandbox.errors import CodeError
-from stepwell.sandbox.javascript import CodeResult, JavaScript
-from stepwell.sandbox.python import Python
+from stepwell.sandbox.code_sandbox import CodeSandbox, Language
+from stepwell.sandbox.errors import CodeError, printable
+from stepwell.sandbox.probe import PROBE, SandboxProbe
 
 _CONFIG = ("CODE_SYNTAX", "CODE_NO_NETWORK", "SANDBOX_UNAVAILABLE")
+_LANGUAGES: dict[str, Language] = {JAVASCRIPT_STEP: "javascript", PYTHON_STEP: "python"}
+_ALONE_SECONDS = 5.0  # how long the answer counts that there is no other workspace
 _log = logging.getLogger("stepwell.code")
 
 
-class Sandbox(Protocol):
-    async def run(
-        self, code: str, ctx: Any, *, timeout: float, output_max: int, key: str = ""
-    ) -> CodeResult: ...
-
-    async def close(self) -> None: ...
-
-
 class Sandboxes:
-    """The sandboxes of an engine, each started when its first code comes."""
+    """The sandboxes of an engine, each started when its first code comes.
 
-    def __init__(self) -> None:
-        self._started: dict[str, Sandbox] = {}
+    `other_workspace` names another workspace of the database, or is ''. With several of them code runs only
+    where a probe has shown that it reaches nothing: the sandbox of one must not be a way into another.
+    """
 
-    def of(self, step: str) -> Sandbox:
-        if step not in self._started:
-            self._started[step] = JavaScript() if step == JAVASCRIPT_STEP else Python()
-        return self._started[step]
+    def __init__(
+        self,
+        other_workspace: Callable[[], Awaitable[str]],
+        *,
+        probe: SandboxProbe = PROBE,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._other_workspace = other_workspace
+        self._probe = probe
+        self._now = now
+        self._alone_seconds = _ALONE_SECONDS
+        self._alone_until = -1.0
+        self._started: dict[Language, CodeSandbox] = {}
+
+    async def of(self, language: Language) -> CodeSandbox:
+        """Return the sandbox of a language; CodeError if its code must not run here."""
+        await self._check()
+        if language not in self._started:
+            self._started[language] = CodeSandbox(language)
+        return self._started[language]
+
+    async def _check(self) -> None:
+        if self._now() < self._alone_until or (await self._probe.reach()).safe:
+            return
+        other = await self._other_workspace()
+        if not other:
+            self._alone_until = self._now() + self._alone_seconds
+            return
+        raise CodeError(
+            "SANDBOX_UNAVAILABLE",
+            "this worker cannot keep the code of several workspaces apart: its sandbox would reach "
+            + ", ".join((await self._probe.reach()).parts),
+            hint="install bubblewrap and allow user namespaces; stepwell doctor tells whether it works",
+        )
 
     async def close(self) -> None:
         started, self._started = self._started, {}
@@ -46,13 +73,14 @@ class Sandboxes:
 
 def code_steps(sandboxes: Sandboxes) -> list[StepSpec]:
     """Return the steps that run the code of nodes in these sandboxes."""
-    return [_code_step(name, sandboxes) for name in (JAVASCRIPT_STEP, PYTHON_STEP)]
+    return [_code_step(name, language, sandboxes) for name, language in _LANGUAGES.items()]
 
 
-def _code_step(name: str, sandboxes: Sandboxes) -> StepSpec:
+def _code_step(name: str, language: Language, sandboxes: Sandboxes) -> StepSpec:
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
         try:
-            result = await sandboxes.of(name).run(
+            sandbox = await sandboxes.of(language)
+            result = await sandbox.run(
                 config["code"],
                 config["ctx"],
                 timeout=config["seconds"],
@@ -60,11 +88,17 @@ def _code_step(name: str, sandboxes: Sandboxes) -> StepSpec:
                 key=step.key,
             )
         except CodeError as error:
+            _write(error.logged)
             if error.code in _CONFIG:
                 raise NodeConfigError(error.message, code=error.code, hint=error.hint) from None
             raise NodeError(error.code, error.message, hint=error.hint) from None
-        for line in result.logged:
-            _log.info("%s", line)
+        _write(result.logged)
         return result.output
 
-    return StepSpec(name=name, function=call, is_async=True, wants_context=True, returns=RESULTS)
+    return providing_step(name, call)
+
+
+def _write(lines: Iterable[str]) -> None:
+    """Write what code printed to the log of its step."""
+    for line in lines:
+        _log.info("%s", printable(line))

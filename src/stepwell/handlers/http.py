@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import base64
-import email.utils
 import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.http import NAME
-from stepwell.authoring.graphs.nodes.steps import RESULTS
+from stepwell.authoring.graphs.nodes.steps import providing_step
 from stepwell.domain.codec import PLAIN
+from stepwell.domain.hops import hops_here
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
-from stepwell.errors import RetryAfter, excerpt
-from stepwell.outbound.client import OutboundClient
+from stepwell.errors import RetryAfter, SecretsKeyMissing, SecretUnreadable, excerpt
 from stepwell.outbound.errors import OutboundError, OutboundRefused
 from stepwell.outbound.request import OutboundRequest, OutboundResponse
+from stepwell.secrets.opener import OpenedSecret
 
-_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+if TYPE_CHECKING:
+    from stepwell.outbound.client import OutboundClient  # with all that TLS and HTTP need: at the first call
+
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json\Z")
 _TEXT = re.compile(r"text/|application/(?:xml|javascript|x-www-form-urlencoded|[\w.-]+\+xml)\Z")
 
@@ -39,12 +42,22 @@ class BusyError(StatusError, RetryAfter):
         self.seconds = seconds
 
 
-def http_step(client: Callable[[], OutboundClient], now: Callable[[], float] = time.time) -> StepSpec:
-    """Return the step that makes the calls of `http` nodes with this client."""
+def http_step(
+    client: Callable[[], OutboundClient],
+    secret: Callable[[str, str], Awaitable[OpenedSecret]],
+    now: Callable[[], float] = time.time,
+) -> StepSpec:
+    """Return the step that makes the calls of `http` nodes with this client, and secrets of a run by name."""
 
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
+        request = _request(step, config)
         try:
-            answer = await client().send(_request(step, config))
+            if config.get("credential"):
+                opened = await secret(step.run_id, config["credential"])
+                request = replace(request, credential=opened.credential)
+            answer = await client().send(request)
+        except (SecretUnreadable, SecretsKeyMissing) as error:
+            raise NodeConfigError(error.message, code=error.code, hint=error.hint) from None
         except OutboundRefused as error:
             raise NodeConfigError(error.message, code=error.code, hint=error.hint) from None
         except OutboundError as error:
@@ -54,7 +67,7 @@ def http_step(client: Callable[[], OutboundClient], now: Callable[[], float] = t
         _check_status(answer, config, now())
         return {"status": answer.status, "headers": answer.headers, **_decoded(answer)}
 
-    return StepSpec(name=NAME, function=call, is_async=True, wants_context=True, returns=RESULTS)
+    return providing_step(NAME, call)
 
 
 def _request(step: StepContext, config: dict[str, Any]) -> OutboundRequest:
@@ -77,6 +90,7 @@ def _request(step: StepContext, config: dict[str, Any]) -> OutboundRequest:
         body=data,
         timeout=config["timeout"],
         response_bytes_max=config["maxResponseBytes"],
+        depth=hops_here.get(),
     )
 
 
@@ -86,8 +100,8 @@ def _check_status(answer: OutboundResponse, config: dict[str, Any], now: float) 
         return
     code, message = f"HTTP_{status}", f"the service answered {status}: {_beginning(answer)}"
     context: dict[str, Any] = {"status": answer.status, "url": answer.url}
-    if answer.status in _RETRIED:
-        seconds = _retry_after(answer.headers.get("retry-after", ""), now)
+    if answer.is_temporary:
+        seconds = answer.retry_after(now)
         if seconds is not None:
             raise BusyError(min(seconds, config["longestDelay"]), code, message, **context)
         raise StatusError(code, message, **context)
@@ -96,16 +110,6 @@ def _check_status(answer: OutboundResponse, config: dict[str, Any], now: float) 
     )
     failed.permanent = True
     raise failed
-
-
-def _retry_after(text: str, now: float) -> float | None:
-    """Seconds, from a number or a date; None if it is neither."""
-    if text.isascii() and text.isdigit():
-        return float(text[:12])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _decoded(answer: OutboundResponse) -> dict[str, Any]:

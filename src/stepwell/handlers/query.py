@@ -7,12 +7,13 @@ from typing import Any
 
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
 from stepwell.authoring.graphs.nodes.query import NAME
-from stepwell.authoring.graphs.nodes.steps import RESULTS
+from stepwell.authoring.graphs.nodes.steps import providing_step
 from stepwell.databases.connections import Connections
 from stepwell.databases.errors import QueryError
+from stepwell.databases.own import OwnQuery
 from stepwell.databases.statement import Statement
 from stepwell.domain.program import StepContext
-from stepwell.domain.steps import StepSpec
+from stepwell.domain.steps import InCommit, StepSpec
 
 _CONFIG = (
     "SQL_CONNECTION",
@@ -29,6 +30,15 @@ def query_step(connections: Callable[[], Connections]) -> StepSpec:
 
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
         try:
+            if config.get("transactional"):
+                body = OwnQuery(
+                    Statement.parsed(config["sql"]),
+                    config["params"],
+                    role=connections().role(config["connection"]),
+                    rows_max=config["maxRows"],
+                    seconds=config["seconds"],
+                )
+                return InCommit(body, error=_of_node)
             return (
                 await connections()
                 .of(config["connection"])
@@ -41,10 +51,16 @@ def query_step(connections: Callable[[], Connections]) -> StepSpec:
                 )
             )
         except QueryError as error:
-            if error.code in _CONFIG:
-                raise NodeConfigError(error.message, code=error.code, hint=error.hint) from None
-            failed = NodeError(error.code, error.message, hint=error.hint)
-            failed.permanent = error.permanent
-            raise failed from None
+            raise _of_node(error) from None
 
-    return StepSpec(name=NAME, function=call, is_async=True, wants_context=True, returns=RESULTS)
+    return providing_step(NAME, call)
+
+
+def _of_node(error: Exception) -> Exception:
+    if not isinstance(error, QueryError):
+        return error
+    if error.code in _CONFIG:
+        return NodeConfigError(error.message, code=error.code, hint=error.hint)
+    failed = NodeError(error.code, error.message, hint=error.hint)
+    failed.permanent = error.permanent
+    return failed

@@ -49,6 +49,35 @@ class OutboundClient:
 
         An answer of any status is returned.
         """
+        url, headers = self._checked(request)
+        try:
+            async with asyncio.timeout(request.timeout) as limit:
+                return await self._follow(request, url, headers)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _too_slow(url, request) from None
+
+    async def open(self, request: OutboundRequest) -> OutboundStream:
+        """Send it, and return the answer once its headers are there; the caller reads and closes it.
+
+        A redirect is returned as it is. The timeout is that of the whole call, the limit that of the body.
+        """
+        url, headers = self._checked(request)
+        until = asyncio.get_running_loop().time() + request.timeout
+        try:
+            async with asyncio.timeout_at(until) as limit, self.errors(url):
+                plain = headers | {"accept-encoding": "identity"}
+                wire = self._wire(request, request.method, url, plain, request.body)
+                response = await self._opened().handle_async_request(wire)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _too_slow(url, request) from None
+        return OutboundStream(self, request, url, response, until)
+
+    def _checked(self, request: OutboundRequest) -> tuple[Url, dict[str, str]]:
+        """Return the address and the headers of a request that is allowed."""
         if request.method not in METHODS:
             raise OutboundRefused(
                 "HTTP_METHOD",
@@ -63,15 +92,18 @@ class OutboundClient:
             )
         url = parsed(request.url, self.rules.ports).with_query(request.query)
         headers = checked(request.headers)
-        try:
-            async with asyncio.timeout(request.timeout) as limit:
-                return await self._follow(request, url, headers)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise OutboundFailed(
-                "HTTP_TIMEOUT", f"{url.host} took longer than {request.timeout:g} s", hint="raise the timeout"
-            ) from None
+        credential = request.credential
+        if credential is not None:
+            if not credential.covers(url.scheme, url.host, url.port):
+                host = url.authority if url.scheme == "https" else f"{url.scheme}://{url.authority}"
+                raise OutboundRefused(
+                    "SECRET_HOST",
+                    f"the secret {excerpt(credential.name)} may not be sent to {url.scheme}://{url.authority}",
+                    hint="name this host when you set the secret: "
+                    f"stepwell secrets set {credential.name} --host {host}",
+                )
+            headers |= checked({credential.header: credential.value})
+        return url, headers
 
     async def _follow(self, request: OutboundRequest, url: Url, headers: dict[str, str]) -> OutboundResponse:
         method, body = request.method, request.body
@@ -88,7 +120,10 @@ class OutboundClient:
                 method, body = "GET", None
                 headers = {name: value for name, value in headers.items() if not name.startswith("content-")}
             if target.origin != url.origin:
-                headers = {name: value for name, value in headers.items() if name not in CREDENTIALS}
+                own = request.credential.header if request.credential else ""
+                headers = {
+                    name: value for name, value in headers.items() if name not in CREDENTIALS and name != own
+                }
             url = target
             if hop == request.redirects_max:
                 break
@@ -102,17 +137,31 @@ class OutboundClient:
     async def _exchange(
         self, request: OutboundRequest, method: str, url: Url, headers: dict[str, str], body: bytes | None
     ) -> OutboundResponse:
+        wire = self._wire(request, method, url, headers | {"accept-encoding": bodies.ACCEPTED}, body)
+        async with self.errors(url):
+            response = await self._opened().handle_async_request(wire)
+            try:
+                received = _joined(response.headers)
+                encoding = received.get("content-encoding", "") if method != "HEAD" else ""
+                data = await bodies.read(response.aiter_stream(), encoding, request.response_bytes_max)
+            finally:
+                await response.aclose()
+        return OutboundResponse(response.status, received, data, str(url))
+
+    @staticmethod
+    def _wire(
+        request: OutboundRequest, method: str, url: Url, headers: dict[str, str], body: bytes | None
+    ) -> httpcore2.Request:
         sent = {
             "host": url.authority,
             "accept": "*/*",
             "user-agent": "stepwell",
             **headers,
-            "accept-encoding": bodies.ACCEPTED,
             DEPTH: str(request.depth + 1),
         }
         if body is not None or method in ("POST", "PUT", "PATCH"):
             sent["content-length"] = str(len(body or b""))
-        wire = httpcore2.Request(
+        return httpcore2.Request(
             method,
             httpcore2.URL(
                 scheme=url.scheme.encode(),
@@ -123,15 +172,6 @@ class OutboundClient:
             headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()],
             content=body,
         )
-        async with self._errors(url):
-            response = await self._opened().handle_async_request(wire)
-            try:
-                received = _joined(response.headers)
-                encoding = received.get("content-encoding", "") if method != "HEAD" else ""
-                data = await bodies.read(response.aiter_stream(), encoding, request.response_bytes_max)
-            finally:
-                await response.aclose()
-        return OutboundResponse(response.status, received, data, str(url))
 
     def _opened(self) -> httpcore2.AsyncConnectionPool:
         if self._pool is None:
@@ -145,7 +185,7 @@ class OutboundClient:
         return self._pool
 
     @asynccontextmanager
-    async def _errors(self, url: Url) -> AsyncIterator[None]:
+    async def errors(self, url: Url) -> AsyncIterator[None]:
         """Translate what the connection raises into our words."""
         try:
             yield
@@ -168,6 +208,54 @@ class OutboundClient:
             raise OutboundFailed(
                 "HTTP_CONNECT", f"the connection to {url.host} broke: {type(error).__name__}"
             ) from None
+
+
+class OutboundStream:
+    """An answer that is read as it comes: once, to its end or until it is closed."""
+
+    def __init__(
+        self,
+        client: OutboundClient,
+        request: OutboundRequest,
+        url: Url,
+        response: httpcore2.Response,
+        until: float,
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._url = url
+        self._response = response
+        self._until = until  # by the clock of the loop
+        self.status = response.status
+        self.headers = _joined(response.headers)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body; OutboundFailed if it breaks off, is encoded, too long or too late."""
+        length, most = 0, self._request.response_bytes_max
+        bodies.check_plain(self.headers.get("content-encoding", ""))
+        parts = aiter(self._response.aiter_stream())
+        while True:
+            try:
+                async with asyncio.timeout_at(self._until) as limit, self._client.errors(self._url):
+                    part = await anext(parts, None)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise _too_slow(self._url, self._request) from None
+            if part is None:
+                return
+            length += len(part)
+            bodies.check_length(length, most)
+            yield part
+
+    async def close(self) -> None:
+        await self._response.aclose()
+
+
+def _too_slow(url: Url, request: OutboundRequest) -> OutboundFailed:
+    return OutboundFailed(
+        "HTTP_TIMEOUT", f"{url.host} took longer than {request.timeout:g} s", hint="raise the timeout"
+    )
 
 
 def _reason(error: BaseException) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from stepwell.domain.hops import HOPS_MAX
 from stepwell.errors import excerpt
 from stepwell.outbound.errors import OutboundRefused
 
 BYTES_MAX = 65_536
 DEPTH = "x-stepwell-depth"
-DEPTH_MAX = 8
+DEPTH_MAX = HOPS_MAX
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # These describe the connection and the body, which the client knows better.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import email.utils
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ RESPONSE_BYTES_MAX = 10 * 1024 * 1024
 REDIRECTS_MAX = 5
 ALLOW = "STEPWELL_OUTBOUND_ALLOW"
 MORE_PORTS = "STEPWELL_OUTBOUND_PORTS"
+_TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,19 @@ class OutboundRules:
         return cls.of(allow, [_port(text) for text in source.get(MORE_PORTS, "").split(",") if text.strip()])
 
 
+@dataclass(frozen=True, slots=True)
+class OutboundCredential:
+    """A header that is sent to the addresses it is meant for, and to no other after a redirect."""
+
+    name: str  # for people
+    header: str
+    value: str
+    covers: Callable[[str, str, int], bool]  # scheme, host, port
+
+    def __repr__(self) -> str:
+        return f"<credential {self.name}>"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundRequest:
     method: str
@@ -49,6 +64,7 @@ class OutboundRequest:
     timeout: float = TIMEOUT
     response_bytes_max: int = RESPONSE_BYTES_MAX
     redirects_max: int = REDIRECTS_MAX
+    credential: OutboundCredential | None = None
     depth: int = 0  # how many runs of ours stand before this call
 
 
@@ -58,6 +74,21 @@ class OutboundResponse:
     headers: dict[str, str]  # names in lower case; repeated ones joined by ", "
     body: bytes
     url: str  # after redirects
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its status says that another attempt may succeed."""
+        return self.status in _TEMPORARY
+
+    def retry_after(self, now: float) -> float | None:
+        """Seconds until the service wants to be asked again; None: it does not say."""
+        text = self.headers.get("retry-after", "")
+        if text.isascii() and text.isdigit():
+            return float(text[:12])
+        try:
+            return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
+        except (ValueError, TypeError, OverflowError):
+            return None
 
 
 def _port(text: str) -> int:

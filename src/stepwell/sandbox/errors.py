@@ -11,5 +11,16 @@ class CodeError(StepwellError):
     code = "CODE_ERROR"
 
     def __init__(self, code: str, message: str, *, hint: str = "", **context: object) -> None:
-        super().__init__(message, hint=hint, **context)
+        super().__init__(printable(message), hint=hint, **context)
         self.code = code  # type: ignore[misc]  # data, as the codes of nodes are
+        self.logged: tuple[str, ...] = ()  # what the code printed before
+
+
+def printable(text: str) -> str:
+    """Escape what would steer a terminal or fake a line: the text is that of strangers."""
+    return "".join(
+        character
+        if character.isprintable() or character == "\t"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )

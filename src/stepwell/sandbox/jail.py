@@ -17,6 +17,7 @@ from pathlib import Path
 
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
 _PROBE_SECONDS = 10.0
+_TEMPORARY_BYTES = 16 * 1024 * 1024
 
 
 @functools.cache
@@ -44,7 +45,8 @@ def _options() -> list[str]:
     folders.append(str(Path(__file__).parent))
     for folder in dict.fromkeys(folders):
         options += ["--ro-bind-try", folder, folder]
-    return [*options, "--tmpfs", "/tmp", "--dev", "/dev", "--chdir", "/"]
+    options += ["--size", str(_TEMPORARY_BYTES), "--tmpfs", "/tmp", "--dev", "/dev"]
+    return [*options, "--remount-ro", "/", "--chdir", "/"]
 
 
 def jailed(command: Sequence[str]) -> list[str]:

@@ -6,10 +6,8 @@ is four bytes of length and JSON.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
-import resource
+import os
 import struct
 import sys
 import time
@@ -17,10 +15,11 @@ from typing import Any, BinaryIO
 
 import quickjs  # type: ignore[import-untyped]
 
+sys.path.insert(0, os.path.dirname(__file__))
+import confinement  # type: ignore[import-not-found]  # the module beside this file
+
 _STACK_BYTES = 256 * 1024
-_DATA_BYTES = 512 * 1024 * 1024
-_OPEN_FILES = 16
-_NO_NEW_PRIVILEGES = 38  # of prctl
+_PARSE_SECONDS = 2.0
 _LENGTH = struct.Struct(">I")
 
 # The wrapper stands around the user's code. Data comes as text, never as source: it cannot become code.
@@ -28,7 +27,7 @@ _LENGTH = struct.Struct(">I")
 _BEFORE = """(function () {
   "use strict";
   const text = globalThis.__ctx, outputMax = globalThis.__max;
-  delete globalThis.__ctx; delete globalThis.__max;
+  delete globalThis.__ctx; delete globalThis.__max; delete globalThis.performance;
   const stringify = JSON.stringify, isArray = Array.isArray, keys = Object.keys, freeze = Object.freeze;
   const proto = Object.getPrototypeOf, plain = Object.prototype, finite = Number.isFinite, String_ = String;
   const deep = (value) => {
@@ -104,26 +103,39 @@ _AFTER = """
   })(ctx).then(done, failed);
 })()"""
 
+# To find out whether code can be read, it is put behind a statement that ends the program: all of it is
+# parsed, none of it executed. Code that closes the function around it hardly fits into both wrappers.
+_UNREACHED = (
+    ('throw null; (function () { "use strict"; (async function (ctx) {\n', "\n})})"),
+    ("throw null; (class { async node(ctx) {\n", "\n} })"),
+)
+
 
 def main() -> None:
-    _confine()
+    confinement.confine()
+    confinement.forbid_threads()
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while True:
         request = _read(requests)
         if request is None:
             return
-        _write(answers, _run(request))
+        _write(answers, _parse(request) if request.get("parse") else _run(request))
 
 
-def _confine() -> None:
-    """Take away what the code never needs, for the case that it leaves the interpreter."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with contextlib.suppress(ValueError, OSError):  # root is not counted
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+def _parse(request: dict[str, Any]) -> dict[str, Any]:
+    """Say what is wrong with the code. Nothing of it is executed."""
+    for before, after in _UNREACHED:
+        context = quickjs.Context()
+        context.set_memory_limit(request["memory"])
+        context.set_max_stack_size(_STACK_BYTES)
+        context.set_time_limit(_PARSE_SECONDS)
+        try:
+            context.eval(before + request["code"] + after)
+        except quickjs.JSException as error:
+            text = str(error)
+            if text.strip() != "null":
+                return {**_exception(text), "code": "CODE_SYNTAX", "lines_before": 1}
+    return {}
 
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +179,7 @@ def _read(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def _write(stream: BinaryIO, answer: dict[str, Any]) -> None:
-    data = json.dumps({**answer, "lines_before": _LINES_BEFORE}).encode()
+    data = json.dumps({"lines_before": _LINES_BEFORE, **answer}).encode()
     stream.write(_LENGTH.pack(len(data)) + data)
     stream.flush()
 

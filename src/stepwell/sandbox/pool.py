@@ -15,7 +15,7 @@ import msgspec
 
 from stepwell.sandbox.errors import CodeError
 
-_LENGTH = struct.Struct(">I")
+LENGTH = struct.Struct(">I")
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _RUNS_MAX = 500  # of one process; a leak in an interpreter must not add up
 _LATE_SECONDS = 0.25  # after its own limit the process is killed
@@ -79,9 +79,9 @@ class _Child:
         self.usable = False
         self._runs += 1
         try:
-            self._process.stdin.write(_LENGTH.pack(len(request)) + request)
+            self._process.stdin.write(LENGTH.pack(len(request)) + request)
             await self._process.stdin.drain()
-            length = _LENGTH.unpack(await self._process.stdout.readexactly(_LENGTH.size))[0]
+            length = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))[0]
             if length > _ANSWER_BYTES_MAX:
                 raise CodeError("OUTPUT_TOO_LARGE", f"the code's answer is {length:,} bytes")
             answer: dict[str, Any] = msgspec.json.decode(await self._process.stdout.readexactly(length))
@@ -99,13 +99,17 @@ class _Child:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Kill it, and wait until its pipes are closed."""
+        """Kill it, and wait until its pipes are closed: they are also if the caller is cancelled."""
+        await asyncio.shield(self._end())
+
+    async def _end(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.kill()
         self._process.stdin.close()
         with contextlib.suppress(ConnectionError):
             await self._process.stdin.wait_closed()
-        while await self._process.stdout.read(65_536):
-            pass
+        with contextlib.suppress(RuntimeError):  # the call that waits for an answer reads to its end
+            while await self._process.stdout.read(65_536):
+                pass
         await self._process.wait()

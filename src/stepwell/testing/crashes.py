@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from stepwell.client import RunHandle
 from stepwell.domain.commit import Commit, Committed
@@ -14,6 +15,7 @@ from stepwell.store.memory import MemoryStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.engine import VirtualEngine
 
+T = TypeVar("T")
 Story = Callable[[VirtualEngine, RunHandle[Any]], Awaitable[None]]
 
 
@@ -29,16 +31,24 @@ class CrashingStore(MemoryStore):
         self.on_crash: Callable[[], None] = _ignore
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
+        return await self._counted(partial(super().commit, batch))
+
+    async def transact(
+        self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
+    ) -> Committed:
+        return await self._counted(partial(super().transact, body, turn))
+
+    async def _counted(self, write: Callable[[], Awaitable[T]]) -> T:
         self.commits += 1
         if self.crashed or self.commits == self.crash_at:
             dying = not self.crashed
             self.crashed = True
             if dying and self.written:
-                await super().commit(batch)
+                await write()
             if dying:
                 self.on_crash()
             await asyncio.Event().wait()  # a dead caller gets no answer
-        return await super().commit(batch)
+        return await write()
 
 
 async def crash_everywhere(

@@ -17,23 +17,28 @@ from stepwell.testing.stores.cancel_retry import CancelRules, RetryRules
 from stepwell.testing.stores.claims import ClaimRules
 from stepwell.testing.stores.codec import EncodingRules
 from stepwell.testing.stores.commits import CommitRules
+from stepwell.testing.stores.figures import FigureRules
 from stepwell.testing.stores.holds import ForceRules, HoldRules
 from stepwell.testing.stores.limits import LimitRules
 from stepwell.testing.stores.local_starts import OwnStartRules
 from stepwell.testing.stores.messages import DecideRules, DeliverRules
+from stepwell.testing.stores.notifications import AlertRules, FindingRules, NotificationRules
 from stepwell.testing.stores.parking import FinishRules, ParkRules
 from stepwell.testing.stores.rates import RateRules
 from stepwell.testing.stores.reads import DefinitionRules, ListRules
+from stepwell.testing.stores.records import RecordRules
 from stepwell.testing.stores.remote_steps import RemoteRules
 from stepwell.testing.stores.repeated_commits import RepeatRules
 from stepwell.testing.stores.reroute import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
 from stepwell.testing.stores.scope_holds import ScopeHoldRules, TestRunRules
-from stepwell.testing.stores.search import CountRules, FindRules, OpenWaitRules
+from stepwell.testing.stores.search import BucketRules, CountRules, FindRules, OpenWaitRules
+from stepwell.testing.stores.secrets import SecretRules
 from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
 from stepwell.testing.stores.step_logs import StepLogRules
 from stepwell.testing.stores.transactions import TransactRules
+from stepwell.testing.stores.triggers import FireRules, TriggerRules
 from stepwell.testing.stores.workers import ClockRules, DrainRules, ReapRules, WorkerRules
 from stepwell.testing.stores.workflows import NumberRules, SwitchRules
 from stepwell.testing.stores.workspaces import SenderRules, WorkspaceRules
@@ -47,6 +52,7 @@ class StoreSuite(
     RateRules,
     CommitRules,
     RepeatRules,
+    FigureRules,
     ParkRules,
     FinishRules,
     DeliverRules,
@@ -71,6 +77,7 @@ class StoreSuite(
     TransactRules,
     ListRules,
     FindRules,
+    BucketRules,
     CountRules,
     OpenWaitRules,
     DefinitionRules,
@@ -79,10 +86,17 @@ class StoreSuite(
     PurgeRules,
     EncodingRules,
     AccessRules,
+    SecretRules,
     NumberRules,
     SwitchRules,
     WorkspaceRules,
     SenderRules,
     StepLogRules,
+    TriggerRules,
+    FireRules,
+    RecordRules,
+    NotificationRules,
+    AlertRules,
+    FindingRules,
 ):
     """Subclass it and provide the fixture `make_store`; pytest then runs every rule on your store."""

@@ -10,7 +10,7 @@ import pytest
 
 from stepwell.domain.commit import Claim, Delivery, NewWait, PublishedEvent
 from stepwell.domain.cursors import just_after
-from stepwell.domain.ids import NEEDS_EMIT, RunId
+from stepwell.domain.ids import NEEDS_EMIT, LeaseId, RunId
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import LEASE_SECONDS, Scene, checked
 
@@ -51,6 +51,19 @@ class EmitRules:
         ]
         assert (claim.run_id, claim.path, claim.needs, claim.head) == ("e1", "", NEEDS_EMIT, 0)
         assert (list(claim.log), list(claim.inbox)) == ([], [])
+
+    @pytest.mark.req("T3")
+    @checked
+    async def test_the_owner_of_a_fan_out_reads_its_event(self, scene: Scene) -> None:
+        await scene.store.emit(event(key="k")._replace(by="ann", hops=3))
+        [claim] = await scene.claim_events(await scene.worker())
+
+        read = await scene.store.read_fan_out(claim)
+
+        assert read == PublishedEvent("e1", "order.paid", "k", b"1", scene.clock(), by="ann", hops=3)
+        assert await scene.store.read_fan_out(claim._replace(lease=LeaseId("another"))) is None
+        await scene.store.fan_out(claim)
+        assert await scene.store.read_fan_out(claim) is None
 
     @pytest.mark.req("K17", "K6")
     @checked

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stepwell.domain.commit import RunFilter, Started
-from stepwell.domain.rates import Full, RatedAnswer, RatedStart, Window
+from stepwell.domain.rates import Full, RatedAnswer, RatedStart, StoredRate, Window
 from stepwell.testing.stores.scene import Scene, checked
 
 HOUR = Window("workflow default/order", 3, 3600.0)
@@ -121,3 +121,18 @@ class RateRules:
 
         assert claim.run_id == answer[0].run_id
         assert [row.kind for row in claim.log] == ["accepted"]
+
+    @pytest.mark.req("T4")
+    @checked
+    async def test_rates_that_are_set_are_read_until_they_are_dropped(self, scene: Scene) -> None:
+        users = StoredRate("user", 60.0, 5, "ann")
+        for rate in (StoredRate("workflow", 0.5, None), users, users._replace(limit=7)):
+            await scene.store.put_start_rate(rate)
+
+        assert list(await scene.store.read_start_rates()) == [
+            StoredRate("user", 60.0, 7, "ann"),
+            StoredRate("workflow", 0.5, None),
+        ]
+        assert not await scene.store.drop_start_rate("user", 61.0)
+        assert await scene.store.drop_start_rate("user", 60.0)
+        assert [rate.per for rate in await scene.store.read_start_rates()] == ["workflow"]

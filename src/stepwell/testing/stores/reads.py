@@ -47,6 +47,17 @@ class ListRules:
         assert await listed(scene, parent=parent) == [child]
         assert await listed(scene, workflow="pay", parent=parent, key="mine") == []
 
+    @pytest.mark.req("S4")
+    @checked
+    async def test_a_run_names_the_worker_that_has_it_now(self, scene: Scene) -> None:
+        owned, pending = await scene.begun(), await scene.start()
+        rows = {row.id: row for row in await scene.store.list_runs(RunFilter())}
+
+        assert rows[owned.run_id].owner == (await scene.run(owned.run_id)).owner != ""
+        assert rows[pending].owner == ""
+        await scene.ok(scene.member(owned, then=scene.park(owned, Status.SUSPENDED)))
+        assert (await scene.run(owned.run_id)).owner == ""
+
     @pytest.mark.req("K7")
     @checked
     async def test_filter_by_the_status_that_is_shown(self, scene: Scene) -> None:
@@ -93,6 +104,21 @@ class ListRules:
         assert list(await end(RunId("nobody"))) == []
 
     @checked
+    async def test_a_page_of_the_log_may_be_limited_in_bytes(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        await scene.ok(scene.member(claim, *(scene.done(f"s{n}") for n in range(8))))
+        whole = list(await scene.store.read_log(claim.run_id))
+        first = len(whole[0].payload)
+        read = scene.store.read_log
+
+        assert list(await read(claim.run_id, bytes_max=1)) == whole[:1]
+        assert list(await read(claim.run_id, bytes_max=first)) == whole[:1]
+        assert list(await read(claim.run_id, bytes_max=first + 1)) == whole[:2]
+        assert list(await read(claim.run_id, bytes_max=1, after=3)) == whole[3:4]
+        assert list(await read(claim.run_id, bytes_max=10**9)) == whole
+        assert list(await read(claim.run_id, bytes_max=10**9, limit=2)) == whole[:2]
+
+    @checked
     async def test_now_is_the_clock_of_the_store(self, scene: Scene) -> None:
         scene.clock.advance(12.0)
 
@@ -100,13 +126,15 @@ class ListRules:
 
     @checked
     async def test_hints_never_fail(self, scene: Scene) -> None:
-        heard: list[int] = []
-        stop = scene.store.listen(lambda: heard.append(1))
+        heard: list[str] = []
+        stop = scene.store.listen(heard.append)
+        scene.store.hint("one")
         scene.store.hint()
         stop()
-        scene.store.hint()
+        scene.store.hint("two")
 
-        assert len(heard) <= 1
+        assert set(heard) <= {"", "one", "ask"}
+        assert scene.store.hears() in {True, False}
 
 
 class DefinitionRules:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from stepwell.domain.commit import NewWait, RunFilter
 from stepwell.domain.events import WaitOpened, written
 from stepwell.domain.ids import RunId
-from stepwell.domain.search import RunCount, WaitFilter, WaitRow, place_of, wait_place
+from stepwell.domain.search import BucketFilter, RunCount, WaitFilter, WaitRow, place_of, wait_place
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
@@ -236,6 +236,31 @@ class CountRules:
         scene.clock.advance(100.0)
         await scene.store.purge(1.0)
         assert await counted(scene) == {}
+
+
+class BucketRules:
+    @pytest.mark.req("S1")
+    @checked
+    async def test_runs_are_counted_by_the_time_of_their_creation(self, scene: Scene) -> None:
+        began = scene.clock.time()
+        await scene.failed()
+        await scene.start(workflow="pay", needs="pay@1")
+        scene.clock.advance(10.0)
+        await scene.begun()
+        await scene.start(workspace="other", queue="slow")
+        scene.clock.advance(10.0)
+        await scene.suspended()
+
+        async def counts(**filter: Any) -> list[tuple[int, str, int]]:
+            wanted = BucketFilter(since=began, width=5.0, buckets=4, **filter)
+            return [(n, status.value, runs) for n, status, runs in await scene.store.count_buckets(wanted)]
+
+        assert await counts() == [(0, "failed", 1), (0, "pending", 1), (2, "running", 1)]
+        assert await counts(workflow="pay") == [(0, "pending", 1)]
+        assert await counts(queue="nobody") == []
+        assert await counts(workspace="other") == [(2, "pending", 1)]
+        later = BucketFilter(since=began + 20.0, width=5.0, buckets=1)
+        assert [tuple(row) for row in await scene.store.count_buckets(later)] == [(0, "suspended", 1)]
 
 
 class OpenWaitRules:

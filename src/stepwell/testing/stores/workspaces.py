@@ -93,6 +93,17 @@ class WorkspaceRules:
 
         assert [wait.workspace for wait in there.waits] == ["acme"]
 
+    @pytest.mark.req("K46", "X2")
+    @checked
+    async def test_another_workspace_is_found_by_what_it_keeps(self, scene: Scene) -> None:
+        await scene.begun(workspace="default")
+        assert await scene.store.find_other_workspace("default") == ""
+        assert await scene.store.find_other_workspace("acme") == "default"
+
+        await scene.begun(workspace="acme")
+        assert await scene.store.find_other_workspace("default") == "acme"
+        assert await scene.store.find_other_workspace("acme") == "default"
+
 
 class SenderRules:
     @pytest.mark.req("K38")

@@ -1,0 +1,1 @@
+"""Channels: ways to people and services, by the names that an operator gave them."""

@@ -1,0 +1,122 @@
+"""CodeSandbox: the code of nodes, run by the interpreter of its language in processes of their own."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from stepwell.sandbox.errors import CodeError
+from stepwell.sandbox.jail import jailed
+from stepwell.sandbox.pool import SandboxPool
+
+Language = Literal["javascript", "python"]
+MEMORY_BYTES = 64 * 1024 * 1024
+_MODULES: Mapping[Language, str] = {"javascript": "quickjs", "python": "pydantic_monty"}
+_PLACE = re.compile(r"<(?:input|evalScript|anonymous)>:(\d+)(?::(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
+    output: Any
+    logged: tuple[str, ...] = ()  # what the code printed, cut at 64 kB
+
+
+class CodePlace(NamedTuple):
+    """Where in the code of a node something is wrong; both count from 1, 0 is unknown."""
+
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        if not self.line:
+            return ""
+        return f" (line {self.line}{f', column {self.column}' if self.column > 0 else ''})"
+
+
+class CodeSandbox:
+    def __init__(self, language: Language, *, processes: int = 2) -> None:
+        self._pool = SandboxPool(command(language), size=processes)
+
+    async def run(self, code: str, ctx: Any, *, timeout: float, output_max: int, key: str = "") -> CodeResult:
+        """Run the body of a function of `ctx`; what it returns is the output.
+
+        Python sees the same random numbers for the same `key`.
+        """
+        request = {
+            "code": code,
+            "ctx": msgspec.json.encode(ctx).decode(),
+            "timeout": timeout,
+            "memory": MEMORY_BYTES,
+            "output_max": output_max,
+            "key": key,
+        }
+        answer = await self._pool.run(request, timeout)
+        if "output" not in answer:
+            failed = code_error(answer)
+            failed.logged = tuple(answer.get("logged", ()))
+            raise failed
+        try:
+            return CodeResult(msgspec.json.decode(answer["output"]), tuple(answer.get("logged", ())))
+        except msgspec.DecodeError:
+            raise CodeError("OUTPUT_NOT_JSON", "the output has half a character (a lone surrogate)") from None
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+def is_installed(language: Language) -> bool:
+    return find_spec(_MODULES[language]) is not None
+
+
+def command(language: Language) -> list[str]:
+    """Return the command of a process that runs code of this language, in its jail."""
+    if not is_installed(language):
+        name = {"javascript": "JavaScript", "python": "sandboxed Python"}[language]
+        raise CodeError(
+            "SANDBOX_UNAVAILABLE",
+            f"this worker cannot run {name}",
+            hint='install it: pip install "stepwell[code]"',
+        )
+    return jailed([sys.executable, "-I", str(Path(__file__).with_name(f"{language}_child.py"))])
+
+
+def code_error(answer: Mapping[str, Any]) -> CodeError:
+    """Return what a process says went wrong."""
+    if "problem" in answer:
+        return CodeError(
+            "OUTPUT_NOT_JSON", str(answer["problem"]), hint="return JSON: objects, lists, text, numbers"
+        )
+    if "large" in answer:
+        return CodeError("OUTPUT_TOO_LARGE", f"the output is {answer['large']:,} characters")
+    if "error" in answer:
+        return _thrown(answer["error"], answer)
+    hint = "use an http node" if answer["code"] == "CODE_NO_NETWORK" else ""
+    return CodeError(answer["code"], answer["message"][:1000] + str(place(answer)), hint=hint)
+
+
+def _thrown(error: Mapping[str, str], answer: Mapping[str, Any]) -> CodeError:
+    code = error["code"] if error["code"] == "CODE_NO_NETWORK" else "CODE_ERROR"
+    if error["name"] == "InternalError" and "out of memory" in error["message"]:
+        code = "CODE_MEMORY"
+    elif error["name"] == "InternalError" and "interrupted" in error["message"]:
+        code = "CODE_TIMEOUT"
+    where = place({**answer, "stack": error["stack"]})
+    return CodeError(code, f"{error['name']}: {error['message']}"[:1000] + str(where))
+
+
+def place(answer: Mapping[str, Any]) -> CodePlace:
+    """Return where in the user's code it happened, counted from its first line."""
+    if "line" in answer:
+        return CodePlace(max(0, answer["line"]), max(0, answer.get("column", 0)))
+    match = _PLACE.search(answer.get("stack", ""))
+    before = int(answer.get("lines_before", 0))
+    if match is None or int(match[1]) <= before:
+        return CodePlace()
+    return CodePlace(int(match[1]) - before, int(match[2] or 0))
