@@ -22,6 +22,10 @@ PLACES: dict[str, Place] = {
     ),
     "runs": Place("runs run_control", "List, inspect and control runs.", _RUNS, group=True),
     "workflows": Place("workflows", "List, draw, save and switch workflows.", _RUNS, group=True),
+    "schedules": Place("schedules", "Start workflows by time.", _RUNS, group=True),
+    "webhooks": Place("webhooks", "Let other services start workflows.", _RUNS, group=True),
+    "triggers": Place("triggers", "Start workflows when something happens.", _RUNS, group=True),
+    "records": Place("records", "Keep typed values in collections.", _RUNS, group=True),
     "approvals": Place("approvals", "List and decide the open approvals of all runs.", _RUNS, group=True),
     "check": Place(
         "check", "Check that the live runs of a database replay on this code, before you deploy it.", _RUNS
@@ -29,10 +33,14 @@ PLACES: dict[str, Place] = {
     "doctor": Place("doctor", "Check Python, the database, its workers and its clock.", _OPERATION),
     "workers": Place("workers", "List and drain the workers of a database.", _OPERATION, group=True),
     "queues": Place("workers:queues", "List the queues with their runs and workers.", _OPERATION, group=True),
-    "limits": Place("limits", "List, set and drop limits on concurrent runs.", _OPERATION, group=True),
+    "limits": Place(
+        "limits", "List, set and drop limits on concurrent runs, and on starts.", _OPERATION, group=True
+    ),
     "holds": Place("holds", "Hold and release workflows, queues and the workspace.", _OPERATION, group=True),
     "audit": Place("audit", "List who changed what through a server.", _OPERATION, group=True),
+    "alerts": Place("alerts", "Set, list and delete alerts.", _OPERATION, group=True),
     "keys": Place("keys", "Create, list and revoke API keys.", _OPERATION, group=True),
+    "secrets": Place("secrets", "Set, list, delete and rotate secrets.", _OPERATION, group=True),
     "serve": Place("serve", "Serve the HTTP API of a database.", _OPERATION),
     "db": Place("db", "Inspect, check, upgrade, back up and prune a database.", _OPERATION, group=True),
     "move": Place("move", "Move everything from a SQLite file to an empty PostgreSQL database.", _OPERATION),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Annotated, Any, Literal, get_type_hints
@@ -23,7 +23,7 @@ Needs = Literal["nothing", "database"]
 
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 _FLAGS = ("--json", "--no-color")
-_VALUED = ("--database", "-d", "--workspace", "--codec", "--api-key")
+_VALUED = ("--database", "-d", "--server", "--workspace", "--codec", "--api-key")
 _PLAIN: dict[str, tuple[Any, Any]] = {
     "json": (
         Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", show_default=False)],
@@ -44,6 +44,17 @@ _DATABASE: dict[str, tuple[Any, Any]] = {
                 metavar="URL",
                 help="SQLite file, postgresql://... or the http(s):// address of a server. Else "
                 "STEPWELL_DATABASE, stepwell.db, or .stepwell/dev.db.",
+            ),
+        ],
+        "",
+    ),
+    "server": (
+        Annotated[
+            str,
+            typer.Option(
+                "--server",
+                metavar="URL",
+                help="Address of a server, instead of --database. Else STEPWELL_SERVER.",
             ),
         ],
         "",
@@ -148,19 +159,24 @@ class CommandEntry:
 
     def _callback(self) -> Callable[..., Any]:
         function, shared = self.function, SHARED[self.needs]
+        hints = get_type_hints(function, include_extras=True)
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
         def call(**values: Any) -> Any:
             from stepwell.cli.session import CliSession
 
             session = CliSession(**{name: values.pop(name) for name in shared})
+            for name, kind in groups.items():
+                values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             answer = function(session, **values)
             return asyncio.run(answer) if inspect.iscoroutine(answer) else answer
 
-        hints = get_type_hints(function, include_extras=True)
-        own = [
-            parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, parameter in list(inspect.signature(function).parameters.items())[1:]
-        ]
+        own: list[inspect.Parameter] = []
+        for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
+            if name in groups:
+                own += _parameters(groups[name])
+            else:
+                own.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
         more = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             for name, (annotation, default) in shared.items()
@@ -168,6 +184,20 @@ class CommandEntry:
         call.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *more]}
         return call
+
+
+def _parameters(kind: Any) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass as options: several commands share it."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default if field.default_factory is MISSING else field.default_factory(),
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+    ]
 
 
 class Commands:

@@ -25,6 +25,7 @@ from stepwell.errors import (
     StepNotFound,
     StepwellError,
     StoreUnavailable,
+    TriggerNotFound,
     Unauthenticated,
     UnknownWorkflow,
     WorkerNotFound,
@@ -43,7 +44,18 @@ BUG = 70
 INTERRUPTED = 130
 
 _CODES: tuple[tuple[type[StepwellError] | tuple[type[StepwellError], ...], int], ...] = (
-    ((RunNotFound, KeyNotFound, StepNotFound, DocumentNotFound, UnknownWorkflow, WorkerNotFound), NOT_FOUND),
+    (
+        (
+            RunNotFound,
+            KeyNotFound,
+            StepNotFound,
+            DocumentNotFound,
+            UnknownWorkflow,
+            WorkerNotFound,
+            TriggerNotFound,
+        ),
+        NOT_FOUND,
+    ),
     ((NotAssigned, Forbidden, Unauthenticated), NOT_AUTHORISED),
     (Conflict, CONFLICT),
     ((StoreUnavailable, OutcomeUnknown, RateLimited, ServerFault), UNREACHABLE),

@@ -52,7 +52,15 @@ def _took(run: RunRow, now: float) -> float | None:
 def _where(run: RunRow) -> str:
     error = decoded(run.error)
     message = error.get("message") if isinstance(error, dict) else ""
-    return " ".join(str(message or run.where_at).split())
+    return " ".join(str(message or where_text(run)).split())
+
+
+def where_text(run: RunRow) -> str:
+    """Return where a run is, and how far: `47 of 312`."""
+    if run.done is None or run.status.terminal:
+        return run.where_at
+    progress = f"{run.done:g}" if run.total is None else f"{run.done:g} of {run.total:g}"
+    return f"{run.where_at} ({progress})" if run.where_at else progress
 
 
 def run_data(run: RunRow) -> dict[str, Any]:
@@ -72,6 +80,11 @@ def run_data(run: RunRow) -> dict[str, Any]:
         "tags": decoded(run.tags),
         "trigger": run.trigger,
         "started_by": run.started_by,
+        "done": run.done,
+        "total": run.total,
+        "input_tokens": run.input_tokens,
+        "output_tokens": run.output_tokens,
+        "cost": run.cost,
         "created_at": time_text(run.created_at),
         "started_at": time_text(run.started_at),
         "ended_at": time_text(run.ended_at),

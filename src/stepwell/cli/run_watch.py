@@ -157,7 +157,7 @@ class RunWatch:
             if what == "signal":
                 hints.append(self._session.command(f"runs signal {run} {name} --payload JSON"))
             elif what == "approval":
-                hints.append(self._session.command(f"runs decide {run} approved"))
+                hints.append(self._session.command(f"approvals approve {run}"))
             elif what == "trigger":
                 hints.append(self._session.command(f"runs waits {run}"))
         return hints

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from stepwell.cli import failure
-from stepwell.cli.options import pairs
+from stepwell.cli.options import By, ErrorWords, OneWorkflow, Reason, Since, Statuses, Tags, Yes, pairs
 from stepwell.cli.session import CliSession
 from stepwell.errors import InvalidRequest, StepwellError
 
@@ -34,7 +36,7 @@ class RunChoice:
 
     def or_status(self, *words: str) -> RunChoice:
         """Return this choice with a status, if it has other parts and none of its own."""
-        return replace(self, status=words) if self.given and not self.status else self
+        return replace(self, status=words) if words and self.given and not self.status else self
 
     def filter(self) -> dict[str, Any]:
         """Return the same for the client."""
@@ -69,6 +71,44 @@ async def matching(
         left = None if left is None else left - len(page)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhichRuns:
+    """Options of the commands for several runs: their ids, or what they have in common."""
+
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN", help="Ids, beginnings of ids, @last, @failed or @waiting.")
+    ] = field(default_factory=list)
+    workflow: OneWorkflow = ""
+    status: Statuses = field(default_factory=list)
+    since: Since = ""
+    tag: Tags = field(default_factory=list)
+    error: ErrorWords = ""
+
+    @property
+    def choice(self) -> RunChoice:
+        return RunChoice(
+            workflow=self.workflow, status=self.status, since=self.since, tag=self.tag, error=self.error
+        )
+
+    def check(self, verb: str) -> None:
+        """Refuse what names no runs, or names them twice."""
+        if self.choice.given == bool(self.runs):
+            what = "both runs and a filter" if self.runs else "neither a run nor a filter"
+            raise InvalidRequest(
+                f"{what} was given",
+                hint=f"stepwell runs {verb} RUN, or with a filter: --status failed --since 24h",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsOptions(WhichRuns):
+    """Options of the commands that change several runs: which ones, who does it and why."""
+
+    yes: Yes = False
+    by: By = ""
+    reason: Reason = ""
+
+
 class Bulk:
     """One verb for the runs that a caller names, or for all that match a filter."""
 
@@ -76,16 +116,19 @@ class Bulk:
         self._session = session
         self._verb, self._done = verb, done  # "cancel", "cancelled"
 
-    async def choose(
+    async def act(
+        self, asked: RunsOptions, act: Callable[[RunHandle[Any]], Awaitable[str]], *status: str
+    ) -> int:
+        """Act on the runs that were asked for; of those that match a filter, on the ones in this status."""
+        async with self._session.client() as client:
+            asked.check(self._verb)
+            handles = await self._choose(client, asked.runs, asked.choice.or_status(*status), yes=asked.yes)
+            return 0 if handles is None else await self._apply(handles, act)
+
+    async def _choose(
         self, client: Client, runs: Sequence[str], choice: RunChoice, *, yes: bool
     ) -> list[RunHandle[Any]] | None:
         """Return the runs; None if the person says no. A filter needs a confirmation."""
-        if choice.given == bool(runs):
-            what = "both runs and a filter" if runs else "neither a run nor a filter"
-            raise InvalidRequest(
-                f"{what} was given",
-                hint=f"stepwell runs {self._verb} RUN, or with a filter: --status failed --since 24h",
-            )
         if runs:
             return [await self._session.run(client, run) for run in runs]
         ids = [row.id async for row in matching(client, choice)]
@@ -99,7 +142,7 @@ class Bulk:
             return None
         return [client.handle(run_id) for run_id in ids]
 
-    async def apply(
+    async def _apply(
         self, handles: Sequence[RunHandle[Any]], act: Callable[[RunHandle[Any]], Awaitable[str]]
     ) -> int:
         """Act on each run; return the exit code. One that cannot be changed does not stop the others."""

@@ -35,6 +35,18 @@ def redacted(database: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
 
 
+def _place(database: str, server: str) -> str:
+    """Return the database or server that the caller names; '' if it names none."""
+    if database and server:
+        raise InvalidRequest("both --database and --server were given", hint="leave one of them out")
+    named = server or (os.environ.get("STEPWELL_SERVER", "") if not database else "")
+    if named and not named.startswith(("http://", "https://")):
+        raise InvalidRequest(
+            f"{excerpt(named)} is not the address of a server", hint="such as http://localhost:8710"
+        )
+    return database or named or os.environ.get("STEPWELL_DATABASE", "")
+
+
 class CliSession:
     """The options that commands share, and what follows from them."""
 
@@ -44,13 +56,14 @@ class CliSession:
         json: bool = False,
         no_color: bool = False,
         database: str = "",
+        server: str = "",
         workspace: str = "",
         codec: str = "",
         api_key: str = "",
     ) -> None:
         self.out = Output(as_json=json, color=not no_color)
         self.workspace = workspace
-        self._database = database or os.environ.get("STEPWELL_DATABASE", "")
+        self._database = _place(database, server)
         self._codec = codec
         self.api_key = api_key or os.environ.get("STEPWELL_API_KEY", "")
 
@@ -157,7 +170,7 @@ class CliSession:
         await (store.open() if payloads else store.open(encoded=True))
         try:
             client = Client(store, SystemIds(), workspace=self.workspace or "default")
-            client.notifier.forward_to(store.hint)
+            client.notifier.connect(store, listens=False)
             yield client
         finally:
             await store.close()

@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
+from stepwell.demo.story import DemoStory, pid_of
 from stepwell.demo.workers import LEASE_SECONDS, DemoWorkers
 from stepwell.server.caller import caller_of
 from stepwell.server.refusal import Refusal
-from stepwell.server.routes import API
+from stepwell.server.route_kinds import API
 from stepwell.server.runs import RequestBody
 from stepwell.server.table import Route
-
-LIVE = "nightly_report"
 
 
 class DemoWorker(BaseModel):
@@ -28,7 +27,9 @@ class DemoView(BaseModel):
     """What the demo's page shows."""
 
     run: str = Field(description="the run that moves")
+    seeded: dict[str, str] = Field(description="ids of the other runs, by key")
     workers: list[DemoWorker]
+    pids: dict[str, int] = Field(description="processes of all workers so far, by id")
     killed_pid: int | None
     killed_at: datetime | None
     lease_seconds: float
@@ -38,17 +39,17 @@ class KillBody(RequestBody):
     worker: str = Field(description="id of the worker to kill")
 
 
-def demo_routes(workers: DemoWorkers) -> tuple[Route, ...]:
+def demo_routes(workers: DemoWorkers, story: DemoStory) -> tuple[Route, ...]:
     async def get_demo(request: Request) -> DemoView:
         """Return what the demo shows."""
-        return await _view(request, workers)
+        return await _view(request, workers, story)
 
     async def kill_worker(request: Request, body: KillBody) -> DemoView:
         """Kill a worker of the demo with SIGKILL."""
-        pid = next((each.pid for each in await _workers(request) if each.id == body.worker), 0)
-        if not workers.kill(pid):
+        story.meet(await caller_of(request).engine.workers())
+        if not workers.kill(story.pids.get(body.worker, 0)):
             raise Refusal(404, "NOT_FOUND", "the demo has no such worker", hint="it may be dead already")
-        return await _view(request, workers)
+        return await _view(request, workers, story)
 
     return (
         Route(
@@ -74,26 +75,24 @@ def demo_routes(workers: DemoWorkers) -> tuple[Route, ...]:
     )
 
 
-async def _workers(request: Request) -> list[DemoWorker]:
+async def _view(request: Request, workers: DemoWorkers, story: DemoStory) -> DemoView:
     engine = caller_of(request).engine
-    now = await engine.store.now()
-    return [
-        DemoWorker(
-            id=row.id,
-            pid=int(row.name.rpartition(":")[2]) if row.name.rpartition(":")[2].isdigit() else 0,
-            alive=row.lease_until > now,
-            lease_until=datetime.fromtimestamp(row.lease_until, tz=UTC),
-        )
-        for row in await engine.workers()
-    ]
-
-
-async def _view(request: Request, workers: DemoWorkers) -> DemoView:
-    rows = await caller_of(request).engine.runs(workflow=LIVE, limit=1)
+    now, rows = await engine.store.now(), await engine.workers()
+    story.meet(rows)
     killed = workers.killed[-1] if workers.killed else None
     return DemoView(
-        run=rows[0].id if rows else "",
-        workers=await _workers(request),
+        run=story.run,
+        seeded=story.seeded,
+        workers=[
+            DemoWorker(
+                id=row.id,
+                pid=pid_of(row),
+                alive=row.lease_until > now,
+                lease_until=datetime.fromtimestamp(row.lease_until, tz=UTC),
+            )
+            for row in rows
+        ],
+        pids=story.pids,
         killed_pid=killed.pid if killed else None,
         killed_at=datetime.fromtimestamp(killed.at, tz=UTC) if killed else None,
         lease_seconds=LEASE_SECONDS,

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.app import Engine
+from stepwell.client import RunHandle
 from stepwell.demo import workflows
 from stepwell.demo.routes import demo_routes
+from stepwell.demo.story import DemoStory
 from stepwell.demo.workers import DemoWorkers
 from stepwell.server.app import ServerApp, asgi
 from stepwell.server.listener import Listener
@@ -19,48 +21,60 @@ _HISTORY = 10_000  # events of the long run
 
 
 async def show(
-    folder: Path, listener: socket.socket, ready: Callable[[ServerApp], None], *, history: int = _HISTORY
+    folder: Path,
+    listener: socket.socket,
+    ready: Callable[[ServerApp], None],
+    say: Callable[[str], None],
+    *,
+    history: int = _HISTORY,
 ) -> None:
     """Serve the demo until a signal comes; then stop its workers, which leave nothing half done."""
     database = str(folder / "demo.db")
     workers = DemoWorkers(database, folder)
-    engine = Engine(database, workflows=_known(), steps=_steps(), worker=False)
-    app = asgi(engine, more=demo_routes(workers))
+    engine = Engine(database, workflows=workflows.WORKFLOWS, steps=workflows.STEPS, worker=False)
+    story = DemoStory(engine, workers, say)
+    app = asgi(engine, more=demo_routes(workers, story))
+    server = Listener(app)
+
+    async def tell() -> None:
+        story.seeded = await seed(engine, history)
+        await story.play()
+
     try:
-        async with asyncio.TaskGroup() as group:
-
-            def started(_: str) -> None:
-                workers.start()
-                group.create_task(seed(engine, history))
-                ready(app)
-
-            await Listener(app).serve_engine(engine, listener, started)
+        async with engine, asyncio.TaskGroup() as group:
+            workers.start()
+            ready(app)
+            tasks = [group.create_task(each) for each in (tell(), story.supervise())]
+            await server.serve(sockets=[listener])
+            for task in tasks:
+                task.cancel()
     finally:
         workers.stop()
 
 
-def _known() -> list[Any]:
-    return [
-        workflows.nightly_report,
-        workflows.checkout,
-        workflows.RefundApproval,
-        workflows.catalogue_import,
-        workflows.order_fulfilment,
-    ]
+async def seed(engine: Engine, history: int) -> dict[str, str]:
+    """Start one run of every kind and status, and return their ids by key.
 
+    Keys make a second start of the same folder find the runs of the first.
+    """
+    seeded: dict[str, str] = {}
 
-def _steps() -> list[Any]:
-    return [workflows.load_order, workflows.print_label, workflows.count_shelf]
+    async def start(name: str, input: Any, key: str, **options: Any) -> RunHandle[Any]:
+        run = await engine.start(name, input, key=key, **options)
+        seeded[key] = run.id
+        return run
 
-
-async def seed(engine: Engine, history: int) -> None:
-    """Start the runs that the page shows; keys make a second start of the same folder find them."""
-    start = engine.start
-    await start("nightly_report", "2026-11-17", key="report-1117")
-    await start("checkout", "8841", key="order-8841")
-    await start("refund_approval", 199_900, key="refund-7781")
-    await start("order_fulfilment", {"order": "8842", "parcels": 2}, key="order-8842")
-    await start("order_fulfilment", {"order": "8840", "parcels": 9}, key="order-8840")
+    boxes = list(workflows.BOXES[:2])
+    await start("order_fulfilment", {"order": workflows.DECLINED, "boxes": boxes}, "order-8841")
+    await start("refund_approval", 48, "refund-7781")
+    await start("nightly_report", "2026-11-16", "report-1116")
+    await start("parcel_release", {"order": "8839", "parcels": 2}, "release-8839")
+    await start("parcel_release", {"order": "8840", "parcels": 9}, "release-8840")
+    await start("nightly_report", "2026-11-18", "report-1118", delay="6h")
+    await start("carrier_pickup", workflows.UNREACHED, "pickup-311", timeout="2s")
+    called_off = await start("carrier_pickup", "parcel 312", "pickup-312")
+    await called_off.cancel("the customer came by", by="ana")
     await engine.start_graph(workflows.STOCK_COUNT, {}, key="stock-1117")
     if history:
-        await start("catalogue_import", history, key="import-1117")
+        await start("catalogue_import", history, "import-1117")
+    return seeded

@@ -1,4 +1,4 @@
-"""Workers of the demo: processes of their own, one of which can be killed."""
+"""Workers of the demo: processes of their own, each of which can be killed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from stepwell.demo.workflows import FOLDER
 
 LEASE_SECONDS = 8.0
+_STOP_SECONDS = 10.0
+_RESTART_SECONDS = 3.0  # as supervisors do; the other worker may be faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Killed:
 
 
 class DemoWorkers:
+    """Starts workers, and starts another one for each that dies, as a supervisor would."""
+
     def __init__(
         self, database: str, folder: Path, count: int = 2, *, clock: Callable[[], float] = time.time
     ) -> None:
@@ -34,43 +38,59 @@ class DemoWorkers:
         return [process.pid for process in self._processes if process.poll() is None]
 
     def start(self) -> None:
-        while len(self.pids) < self._count:
+        while len(self._processes) < self._count:
             self._processes.append(self._spawn())
 
     def kill(self, pid: int) -> bool:
-        """Send SIGKILL to a worker, and start another one as a supervisor would. False: it is not ours."""
+        """Send SIGKILL to a worker. False: it is not ours, or dead already."""
         process = next((each for each in self._processes if each.pid == pid and each.poll() is None), None)
         if process is None:
             return False
         process.kill()
         process.wait()
-        self.killed.append(Killed(pid, self._clock()))
-        self.start()
+        self.replace_dead()
         return True
+
+    def replace_dead(self) -> None:
+        """Note who is gone, also those that somebody killed in a terminal; soon start others for them."""
+        now = self._clock()
+        for process in [each for each in self._processes if each.poll() is not None]:
+            self._close(process)
+            self._processes.remove(process)
+            self.killed.append(Killed(process.pid, now))
+        if not self.killed or now - self.killed[-1].at >= _RESTART_SECONDS:
+            self.start()
 
     def stop(self) -> None:
         for process in self._processes:
             if process.poll() is None:
                 process.terminate()
+        until = time.monotonic() + _STOP_SECONDS
         for process in self._processes:
             try:
-                process.wait(10)
+                process.wait(max(until - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            self._close(process)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "stepwell", "worker", "stepwell.demo.workflows"]
-        return subprocess.Popen(
-            [*command, "--database", self._database],
-            env={
-                **os.environ,
-                FOLDER: str(self._folder),
-                "STEPWELL_LEASE_SECONDS": str(LEASE_SECONDS),
-                "STEPWELL_HEARTBEAT_SECONDS": "1",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the demo, which then stops them in order
-        )
+        with (self._folder / "workers.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "stepwell.demo.worker", self._database],
+                env={
+                    **os.environ,
+                    FOLDER: str(self._folder),
+                    "STEPWELL_LEASE_SECONDS": str(LEASE_SECONDS),
+                    "STEPWELL_HEARTBEAT_SECONDS": "1",
+                },
+                stdin=subprocess.PIPE,  # it ends with this process: a worker without a demo helps nobody
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which then stops them in order
+            )
+
+    @staticmethod
+    def _close(process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is not None:
+            process.stdin.close()

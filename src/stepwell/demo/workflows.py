@@ -11,43 +11,130 @@ from typing import Any
 from stepwell import Context, GraphBuilder, Machine, Retry, step, transition, workflow
 
 FOLDER = "STEPWELL_DEMO_FOLDER"
-PAGES = 60
+BOXES = (
+    "books",
+    "lamp",
+    "chair",
+    "desk",
+    "rug",
+    "clock",
+    "plates",
+    "pans",
+    "kettle",
+    "toaster",
+    "vase",
+    "mirror",
+)
+BOX_SECONDS = 2.0
+PAGES = 24
 WIDE_LANES, WIDE_LENGTH = 27, 11
+UNREACHED = "parcel 311"  # nobody answers the call about it
+DECLINED = "8841"  # the order whose card is declined twice
 
 
 def note(line: str) -> None:
     """Add a line to the ledger: what was really done, and by which process."""
-    with (Path(os.environ.get(FOLDER, ".")) / "ledger.txt").open("a", encoding="utf-8") as ledger:
+    with (_folder() / "ledger.txt").open("a", encoding="utf-8") as ledger:
         ledger.write(f"{os.getpid()} {line}\n")
 
 
-# A function: the run that moves
+def _folder() -> Path:
+    return Path(os.environ.get(FOLDER, "."))
+
+
+# A graph: the run that moves, and the one whose card is declined
+
+
+@step
+async def load_order(order: str) -> dict[str, Any]:
+    await asyncio.sleep(0.4)
+    note(f"order-{order} load_order")
+    return {"order": order, "customer": "Ada", "cents": 1999}
+
+
+@step(retry=Retry(2, delay="500ms"))
+async def charge_card(order: str, cents: int) -> str:
+    """Fails in the first two attempts for one order, as a bank on a bad day; then it works."""
+    await asyncio.sleep(0.6)
+    if order == DECLINED:
+        tries = _folder() / f"tries-{order}.txt"
+        with tries.open("a", encoding="utf-8") as counter:
+            counter.write(".")
+        if len(tries.read_text(encoding="utf-8")) <= 2:
+            raise RuntimeError("card declined (HTTP 402)")
+    note(f"order-{order} charge_card")
+    return f"receipt-{order}"
+
+
+@step
+async def pack_box(order: str, box: str) -> str:
+    await asyncio.sleep(0.2 if order == DECLINED else BOX_SECONDS)
+    note(f"order-{order} pack_box {box}")
+    return f"box of {box}"
+
+
+@step
+async def send_mail(order: str, receipt: str) -> str:
+    await asyncio.sleep(0.4)
+    note(f"order-{order} send_mail")
+    return f"{receipt} sent"
+
+
+def _fulfilment() -> GraphBuilder:
+    graph = GraphBuilder("order_fulfilment")
+    order = "{{ctx.input.order}}"
+    load = graph.node("call", "load_order", step="load_order", args={"order": order}, outputVariable="loaded")
+    charge = graph.node(
+        "call",
+        "charge_card",
+        step="charge_card",
+        args={"order": order, "cents": "{{ctx.loaded.cents}}"},
+        outputVariable="receipt",
+    )
+    with graph.inside("loop", "pack_parcel", items="ctx.input.boxes") as pack:
+        graph.node("call", "pack_box", step="pack_box", args={"order": order, "box": "{{loop.item}}"})
+    mail = graph.node(
+        "call",
+        "send_mail",
+        step="send_mail",
+        args={"order": order, "receipt": "{{ctx.receipt}}"},
+        outputVariable="mail",
+    )
+    graph.start() >> load >> charge >> pack
+    pack.on("done") >> mail >> graph.end("done", output={"text": "{{ctx.mail}}"})
+    return graph
+
+
+order_fulfilment = _fulfilment()
+
+
+# A function: loads, counts beside each other, and renders page by page
 
 
 @step
 async def load_orders(day: str) -> int:
-    await asyncio.sleep(0.6)
-    note(f"load_orders {day}")
+    await asyncio.sleep(0.1)
+    note(f"report {day} load_orders")
     return 1842
 
 
 @step
 async def totals(kind: str) -> int:
-    await asyncio.sleep(0.5 + len(kind) / 12)
-    note(f"totals {kind}")
+    await asyncio.sleep(0.05 + len(kind) / 60)
+    note(f"report totals {kind}")
     return len(kind) * 1000
 
 
 @step
 async def render_page(page: int) -> str:
-    await asyncio.sleep(1.0)
-    note(f"render_page {page}")
+    await asyncio.sleep(0.02)
+    note(f"report render_page {page}")
     return f"page-{page}.pdf"
 
 
 @workflow
 async def nightly_report(ctx: Context, day: str) -> str:
-    """Renders a report, page by page. Kill its worker: the next one goes on with the same page."""
+    """Renders the report of a day, page by page."""
     orders = await ctx.step(load_orders, day)
     async with asyncio.TaskGroup() as group:
         for kind in ("sales", "refunds", "stock_levels"):
@@ -55,35 +142,22 @@ async def nightly_report(ctx: Context, day: str) -> str:
     for page in range(1, PAGES + 1):
         ctx.progress(page - 1, PAGES, f"Rendering page {page} of {PAGES}")
         await ctx.step(render_page, page)
+    ctx.progress(PAGES, PAGES, "")
     return f"{PAGES} pages for {orders} orders"
 
 
-# A function: the run that failed
-
-
 @step
-async def load_order(order: str) -> dict[str, Any]:
-    note(f"load_order {order}")
-    return {"order": order, "cents": 1999}
-
-
-@step(retry=Retry(2, delay="500ms"))
-async def charge_card(order: str, cents: int) -> str:
-    """Fails in the first two attempts, as a bank on a bad day; then it works."""
-    tries = Path(os.environ.get(FOLDER, ".")) / f"tries-{order}.txt"
-    with tries.open("a", encoding="utf-8") as counter:
-        counter.write(".")
-    if len(tries.read_text(encoding="utf-8")) <= 2:
-        raise RuntimeError("card declined (HTTP 402)")
-    note(f"charge_card {order}")
-    return f"receipt-{order}"
+async def call_carrier(parcel: str) -> str:
+    await asyncio.sleep(600 if parcel == UNREACHED else 0.2)
+    return f"{parcel} is announced"
 
 
 @workflow
-async def checkout(ctx: Context, order: str) -> str:
-    """Charges a card. The bank declines twice; a retry goes on at the failed step."""
-    known = await ctx.step(load_order, order)
-    return await ctx.step(charge_card, order, known["cents"])
+async def carrier_pickup(ctx: Context, parcel: str) -> str:
+    """Calls the carrier, and waits for it. One does not answer, one is called off."""
+    await ctx.step(call_carrier, parcel)
+    name = await ctx.signal("picked_up", str)
+    return f"{parcel} is with {name}"
 
 
 # A state machine: the run that waits for a person
@@ -91,52 +165,51 @@ async def checkout(ctx: Context, order: str) -> str:
 
 @dataclass
 class RefundAnswer:
-    by: str
+    euros: int
     note: str = ""
 
 
 @dataclass
 class RefundState:
-    cents: int = 0
+    asked: int = 0
+    granted: int = 0
     log: list[str] = field(default_factory=list)
 
 
 @step
-async def pay_back(cents: int) -> str:
-    note(f"pay_back {cents}")
-    return f"paid {cents / 100:.2f}"
+async def pay_back(euros: int) -> str:
+    await asyncio.sleep(0.4)
+    note(f"refund pay_back {euros}")
+    return f"paid {euros}"
 
 
 class RefundApproval(Machine[RefundState], name="refund_approval"):
-    """A refund: drafted, reviewed by a person, paid or refused."""
+    """A refund: reviewed by a person, then paid or refused."""
 
     ends = frozenset({"paid", "refused", "by_hand"})
 
     @transition("start", "review")
-    async def submit(self, ctx: Context, cents: int) -> None:
-        self.state.cents = cents
+    async def submit(self, ctx: Context, euros: int) -> None:
+        self.state.asked = euros
 
-    @transition("review", "paying", wait=RefundAnswer)
-    async def approve(self, ctx: Context, answer: RefundAnswer) -> None:
-        self.state.log.append(f"{answer.by} approved")
+    @transition("review", "decided")
+    async def decide(self, ctx: Context) -> None:
+        answer = await ctx.approval(RefundAnswer, name="finance", title=f"Refund {self.state.asked} euros?")
+        self.state.granted = answer.euros
+        self.state.log.append(f"{answer.euros} granted: {answer.note}")
 
-    @transition("review", "refused", wait=RefundAnswer)
-    async def refuse(self, ctx: Context, answer: RefundAnswer) -> None:
-        self.state.log.append(f"{answer.by} refused")
+    @transition("decided", "paying", when=lambda state: state.granted > 0)
+    async def grant(self, ctx: Context) -> None: ...
 
-    @transition("review", "draft", wait=True)
-    async def amend(self, ctx: Context) -> None: ...
-
-    @transition("draft", "review", wait=int)
-    async def resubmit(self, ctx: Context, cents: int) -> None:
-        self.state.cents = cents
+    @transition("decided", "refused")
+    async def refuse(self, ctx: Context) -> None: ...
 
     @transition("paying", "paid", retry=Retry(3, delay="1s", then="by_hand"))
     async def settle(self, ctx: Context) -> None:
-        self.state.log.append(await ctx.step(pay_back, self.state.cents))
+        self.state.log.append(await ctx.step(pay_back, self.state.granted))
 
 
-# A graph: branches, a fork, an approval
+# A graph with branches, a fork and an approval
 
 
 @step
@@ -146,15 +219,17 @@ async def print_label(parcel: int) -> str:
     return f"label-{parcel}"
 
 
-def _fulfilment() -> GraphBuilder:
-    graph = GraphBuilder("order_fulfilment")
+def _release() -> GraphBuilder:
+    graph = GraphBuilder("parcel_release")
     start, both, joined = graph.start(), graph.fork("both"), graph.merge("joined")
     load = graph.node("call", "load_order", step="load_order", args={"order": "{{ctx.input.order}}"})
     check = graph.condition("check_stock", in_stock="ctx.input.parcels < 5")
     start >> load >> check
     check.on("in_stock") >> both
     check.on("else") >> graph.end("backorder", output={"text": "sold out"})
-    ask = graph.node("approval", "ship", title="Ship the order?")
+    ask = graph.node(
+        "approval", "ship", message="Ship order {{ctx.input.order}} in {{ctx.input.parcels}} parcels?"
+    )
     both >> ask
     ask.on("approved") >> joined
     ask.on("denied") >> graph.end("stopped", output={"text": "denied"})
@@ -164,7 +239,7 @@ def _fulfilment() -> GraphBuilder:
     return graph
 
 
-order_fulfilment = _fulfilment()
+parcel_release = _release()
 
 
 def _wide() -> dict[str, Any]:
@@ -208,3 +283,14 @@ async def catalogue_import(ctx: Context, rows: int) -> int:
     for row in range(rows):
         await ctx.step(import_row, row)
     return rows
+
+
+WORKFLOWS: list[Any] = [
+    order_fulfilment,
+    nightly_report,
+    RefundApproval,
+    parcel_release,
+    carrier_pickup,
+    catalogue_import,
+]
+STEPS: list[Any] = [load_order, charge_card, pack_box, send_mail, print_label, count_shelf]

@@ -16,7 +16,7 @@ from starlette.routing import Match
 from stepwell import __version__
 from stepwell.app import Engine
 from stepwell.errors import StepwellError
-from stepwell.server import routes
+from stepwell.server import record_routes, routes, trigger_routes
 from stepwell.server.access import LOOPBACK, Access
 from stepwell.server.audit import AuditTrail
 from stepwell.server.bulk import BulkJobs
@@ -26,6 +26,7 @@ from stepwell.server.live import Streams
 from stepwell.server.metrics import Metrics
 from stepwell.server.proxy import TrustedProxy
 from stepwell.server.refusal import answer, request_id_of
+from stepwell.server.route_kinds import API
 from stepwell.server.stream import ListFeed
 from stepwell.server.studio import Studio
 from stepwell.server.table import DeclaredRoute, Route, check_complete, install
@@ -38,6 +39,9 @@ TAGS = [
     {"name": "workflows", "description": "Definitions that runs can be started from."},
     {"name": "graphs", "description": "Saved graphs: drafts, versions, differences."},
     {"name": "access", "description": "Who calls, and API keys."},
+    {"name": "secrets", "description": "Values that nodes and steps use by name; set, never shown."},
+    {"name": "webhooks", "description": "Addresses at which other services start workflows."},
+    {"name": "triggers", "description": "Events and sources that start workflows."},
     {"name": "operation", "description": "Workers, queues, and who changed what."},
     {"name": "bulk", "description": "One action on all runs that match, as a job with progress."},
     {"name": "limits", "description": "How many runs may be active at once."},
@@ -73,7 +77,18 @@ class ServerApp(FastAPI):
         self.state.code_workflows = set()
         self.table = (
             *(*routes.ANONYMOUS, *routes.RUNS, *routes.EVENTS, *routes.WORKFLOWS),
-            *(*routes.LIMITS, *routes.ACCESS, *routes.OPERATION, *routes.BULK),
+            *(
+                *routes.LIMITS,
+                *routes.ACCESS,
+                *routes.ALERTS,
+                *routes.SECRETS,
+                *trigger_routes.SCHEDULES,
+                *trigger_routes.WEBHOOKS,
+                *trigger_routes.TRIGGERS,
+                *record_routes.RECORDS,
+                *routes.OPERATION,
+                *routes.BULK,
+            ),
             *(_OPENAPI, *more),
         )
         install(self, self.table, access=access, engine=engine)
@@ -126,7 +141,7 @@ async def openapi(request: Request) -> dict[str, Any]:
 
 _OPENAPI = Route(
     method="GET",
-    path=f"{routes.API}/openapi.json",
+    path=f"{API}/openapi.json",
     handler=openapi,
     scope="read",
     workspace="none",

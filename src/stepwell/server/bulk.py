@@ -36,6 +36,7 @@ from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.refusal import Refusal
 from stepwell.server.runs import Key, WhoBody, idempotency_key
+from stepwell.store.sealed import SealedStore
 from stepwell.system import SystemClock
 
 _log = logging.getLogger("stepwell.server")
@@ -216,6 +217,8 @@ class BulkJobs:
                 working.cancel()
 
     async def _work(self) -> None:
+        if isinstance(self._engine.store, SealedStore):  # jobs are runs, whose payloads it cannot read
+            return
         await self._look_for_jobs()
         await self._wanted.wait()
         worker = self._new_worker()
@@ -260,6 +263,10 @@ class BulkBody(WhoBody):
     status: list[str] = Field(default=[], max_length=10, examples=[["failed", "timed_out"]])
     tags: dict[str, str] = Field(default={}, max_length=50, description="all of these")
     error: str = Field(default="", max_length=2000, description="words of the error")
+    since: float | None = Field(
+        default=None, ge=0, description="created then or later, in seconds since 1970"
+    )
+    until: float | None = Field(default=None, ge=0, description="created before")
     runs: list[str] = Field(default=[], max_length=_IDS_MAX, description="ids, instead of a filter")
 
 
@@ -315,7 +322,7 @@ async def get_bulk_job(request: Request, job_id: JobPath) -> BulkJobView:
 
 async def _start(request: Request, action: Action, body: BulkBody, key: str | None) -> BulkJobView:
     caller = caller_of(request)
-    names = ("workflow", "version", "queue", "trigger", "status", "tags", "error")
+    names = ("workflow", "version", "queue", "trigger", "status", "tags", "error", "since", "until")
     filter = {name: value for name in names if (value := getattr(body, name))}
     if not (filter or body.runs):
         raise Refusal(

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -53,7 +54,14 @@ class Credentials:
         """Return the live link of this text. Who has it may know why it no longer opens anything."""
         row = await self._known(text, "link", address)
         if row.revoked_at is not None:
-            raise Refusal(410, "LINK_USED", "this link was used", hint="a link decides once; ask for another")
+            when = datetime.fromtimestamp(row.revoked_at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            raise Refusal(
+                410,
+                "LINK_USED",
+                "this link was used",
+                hint="a link decides once; ask for another",
+                context={"decided_by": row.name, "decided_at": when} if row.revoked_by == row.name else {},
+            )
         if row.is_expired(self._clock()):
             raise Refusal(410, "LINK_EXPIRED", "this link has expired", hint="ask for another")
         return row

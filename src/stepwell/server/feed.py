@@ -11,8 +11,9 @@ from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.server.live import Streams
 
-_LOOK = 0.25  # other processes do not hint at every event
 _PAGE = 200
+_ROW_BYTES = 512  # more than a codec adds to a payload
+_PAGE_BYTES = 64 * 1024  # of payloads, for each reader: one that is slow holds no more
 
 
 class News(NamedTuple):
@@ -25,15 +26,15 @@ class News(NamedTuple):
 
 async def run_feed(engine: Engine, run_id: str, after: int, streams: Streams) -> AsyncGenerator[News, None]:
     """Produce the events of a run after a seq, as they come, until its end or that of the server."""
-    run, watch = engine.handle(run_id), engine.notifier.watch(RunId(run_id))
+    run, watch = engine.handle(run_id), streams.watching(engine.notifier.watch(RunId(run_id)))
     reported: Status | None = None
     with engine.notifier.following(RunId(run_id)):
         while not streams.draining:
             seen = watch.news
             status = (await run.info()).status  # before the log: the last events of an ended run are there
-            rows = await engine.store.read_log(RunId(run_id), after=after, limit=_PAGE)
+            rows = await engine.store.read_log(RunId(run_id), after=after, limit=_PAGE, bytes_max=_PAGE_BYTES)
             after += len(rows)
-            more = len(rows) == _PAGE
+            more = len(rows) == _PAGE or _may_be_cut(rows)
             ended = status.terminal and not more
             if rows or ended or status is not reported:
                 reported = status
@@ -42,4 +43,9 @@ async def run_feed(engine: Engine, run_id: str, after: int, streams: Streams) ->
                 return
             if not more:
                 engine.notifier.check()
-                await watch.wait(_LOOK, seen)
+                await watch.wait(engine.notifier.look_in(), seen)
+
+
+def _may_be_cut(rows: Sequence[LogRow]) -> bool:
+    """Whether the page may have ended for its bytes: they were counted as stored, perhaps encoded."""
+    return 2 * sum(len(row.payload) + _ROW_BYTES for row in rows) >= _PAGE_BYTES

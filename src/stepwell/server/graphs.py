@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from fastapi import Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepwell.authoring.graphs.format.drawing import mermaid, svg
-from stepwell.domain.ids import DRAFT
-from stepwell.errors import UnknownWorkflow, excerpt
+from stepwell.authoring.drawing import drawn
 from stepwell.server import views
 from stepwell.server.caller import caller_of
-from stepwell.server.refusal import Refusal
-from stepwell.server.runs import WhoBody, url_of
+from stepwell.server.runs import Key, WhoBody, idempotency_key, url_of
 from stepwell.server.workflows import Name
 
 
@@ -62,28 +58,25 @@ async def draw_workflow(
     version: Annotated[str, Query(max_length=200)] = "",
     format: Annotated[Literal["svg", "mermaid"], Query()] = "svg",
 ) -> Response:
-    """Draw a graph, from its stored definition."""
-    caller = caller_of(request)
-    store, workspace = caller.engine.store, caller.principal.workspace
-    definition = None if name.startswith(DRAFT) else await store.read_definition(workspace, name, version)
-    if definition is None:
-        raise UnknownWorkflow(f"no workflow {excerpt(name)} is known")
-    if definition.kind != "graph":
-        raise Refusal(
-            422, "NOT_A_GRAPH", f"{excerpt(name)} is a {definition.kind}", hint="read its definition instead"
-        )
-    body = msgspec.json.decode(definition.body)
+    """Draw a graph or a machine, from its stored definition."""
+    definition = await caller_of(request).engine.definition(name, version)
+    text = drawn(definition, format)
     if format == "mermaid":
-        return Response(mermaid(body), media_type="text/plain")
+        return Response(text, media_type="text/plain")
     # An image, never a page: what a graph names must not run in a browser.
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
-    return Response(svg(body), media_type="image/svg+xml", headers=headers)
+    return Response(text, media_type="image/svg+xml", headers=headers)
 
 
-async def try_graph(request: Request, body: TryBody) -> views.RunStarted:
+async def try_graph(request: Request, body: TryBody, key: Key = None) -> views.RunStarted:
     """Start a test run of a graph that is not saved; its pinned data is used."""
     caller = caller_of(request)
     run = await caller.engine.start_graph(
-        body.graph, body.input, test=True, by=caller.who(body.by), trigger="api"
+        body.graph,
+        body.input,
+        test=True,
+        key=idempotency_key(key, ""),
+        by=caller.who(body.by),
+        trigger="api",
     )
     return views.RunStarted(id=run.id, url=url_of(request, run))

@@ -7,6 +7,9 @@ import secrets
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stepwell.domain.hops import HOPS_MAX, hops_here
+from stepwell.errors import RecursionLimit
+from stepwell.outbound.headers import DEPTH
 from stepwell.server.access import Access
 from stepwell.server.refusal import Refusal, answer
 
@@ -43,10 +46,15 @@ class Guard:
             headers = Headers(scope=scope)
             _check_framing(headers)
             self._access.check_source(headers)
+            hops = _hops(headers)
         except Refusal as refusal:
             await deny(refusal, request_id, scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        token = hops_here.set(hops)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            hops_here.reset(token)
 
 
 async def deny(error: Exception, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,6 +63,20 @@ async def deny(error: Exception, request_id: str, scope: Scope, receive: Receive
         await send({"type": "websocket.close", "code": 1008})
         return
     await answer(error, request_id)(scope, receive, send)
+
+
+def _hops(headers: Headers) -> int:
+    """How many runs led to this request; a run says so of its calls."""
+    text = headers.get(DEPTH, "0")
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else HOPS_MAX + 1
+    if count > HOPS_MAX:
+        raise Refusal(
+            429,
+            RecursionLimit.code,
+            f"{text[:20]} runs have called one another",
+            hint="a workflow calls this server, which starts it again",
+        )
+    return count
 
 
 def _check_framing(headers: Headers) -> None:

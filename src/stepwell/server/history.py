@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from stepwell.client import RunHandle
+from stepwell.client.decisions import given_decisions
 from stepwell.domain.event_schema import event_schema
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import OpenWait
@@ -75,6 +76,37 @@ class StepPage(BaseModel):
     more: bool
 
 
+class DecisionView(BaseModel):
+    """What somebody decided."""
+
+    path: str = Field(description="of the wait")
+    by: str
+    at: datetime
+    decision: str = Field(description="approved, denied, or the transition that was chosen")
+    reason: str
+
+
+class DecisionList(BaseModel):
+    decisions: list[DecisionView]
+
+
+async def list_decisions(request: Request, run_id: RunPath) -> DecisionList:
+    """List who decided what a run waited for, oldest first."""
+    run = await caller_of(request).handle(run_id)
+    return DecisionList(
+        decisions=[
+            DecisionView(
+                path=given.path,
+                by=given.by,
+                at=views.moment(given.at) or views.BEGINNING,
+                decision=given.choice or ("denied" if given.denied else "approved"),
+                reason=given.reason,
+            )
+            for given in await given_decisions(run)
+        ]
+    )
+
+
 async def list_steps(
     request: Request,
     run_id: RunPath,
@@ -120,6 +152,9 @@ async def get_state(request: Request, run_id: RunPath, seq: Seq = None) -> views
         waits=[views.wait_view(wait) for wait in state.waits.values()],
         error=views.plain(state.error),
         progress=views.plain(state.progress),
+        input=views.plain(state.input),
+        variables=views.plain(state.variables),
+        nodes=views.plain(state.nodes),
     )
 
 

@@ -12,11 +12,11 @@ from pydantic import Field
 from starlette.requests import Request
 
 from stepwell.client import RunHandle
+from stepwell.client.decisions import already_decided, decision_on
 from stepwell.client.keys import revoke
-from stepwell.client.links import opened_at
+from stepwell.client.links import LASTING, opened_at
 from stepwell.domain.access import Credential
 from stepwell.domain.state import OpenWait
-from stepwell.errors import AlreadyDecided
 from stepwell.server import views
 from stepwell.server.access import Access, principal_of
 from stepwell.server.caller import Caller, RunPath, caller_of
@@ -27,7 +27,7 @@ class LinkBody(RequestBody):
     assignee: str = Field(max_length=200, description="who decides with it; recorded as the one who did")
     path: str = Field(default="", description="of the wait; may be left out if only one is open")
     roles: list[str] = Field(default=[], max_length=50, description="roles of the assignee")
-    expires: str | float = Field(default="7d", description="how long it is valid", examples=["7d"])
+    expires: str | float = Field(default=LASTING, description="how long it is valid", examples=["7d"])
 
 
 class LinkDecisionBody(RequestBody):
@@ -89,10 +89,9 @@ async def _wait_of(run: RunHandle[Any], link: Credential) -> OpenWait:
     """Return the approval of a link; AlreadyDecided if that wait is closed, even if its path waits again."""
     wait = (await run.state()).waits.get(link.path)
     if wait is None or wait.what != "approval" or await opened_at(run.log(), link.path) != link.seq:
-        raise AlreadyDecided(
-            "this approval is no longer open: it was decided, withdrawn or timed out",
-            hint="nothing is left to do; the run has gone on",
-        )
+        error = already_decided("this approval is no longer open", await decision_on(run, link.path))
+        error.hint = "nothing is left to do; the run has gone on"
+        raise error
     return wait
 
 

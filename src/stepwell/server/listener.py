@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -49,6 +50,12 @@ class Listener(uvicorn.Server):
             )
         )
         self._served = app
+        self._announce: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started and self._announce is not None:
+            self._announce()  # from here on a signal ends it in order
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.drain()
@@ -66,10 +73,12 @@ class Listener(uvicorn.Server):
     ) -> None:
         """Open the engine, serve until a signal comes, and close the engine; its own errors are raised.
 
-        `ready` gets the address of the metrics, '' without them.
+        `ready` is called as soon as it serves, with the address of the metrics, '' without them.
         """
         async with engine, MetricsPort(engine, self._served.state.metrics).listening(metrics) as shown:
-            ready(shown)
+            await engine.check_key()
+            self._announce = partial(ready, shown)
+            engine.begin_notices()
             await self.serve(sockets=[listener])
 
 

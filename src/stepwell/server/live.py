@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from starlette.requests import HTTPConnection
 from stepwell.errors import StepwellError
 from stepwell.server.access import Access
 from stepwell.server.refusal import Refusal
+from stepwell.store.wakeups import Watch
 
 STREAMS_MAX = 1000
 RECHECK = 15.0  # seconds between two looks whether a reader's key is still good
@@ -23,6 +25,12 @@ class Streams:
         self.open = 0
         self.sockets = 0
         self.drained = asyncio.Event()
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+    def watching(self, watch: Watch) -> Watch:
+        """Note what streams wait for: a drain wakes them."""
+        self._watches.add(watch)
+        return watch
 
     @property
     def draining(self) -> bool:
@@ -55,6 +63,8 @@ class Streams:
     def drain(self) -> None:
         """End all streams with a hint where to resume."""
         self.drained.set()
+        for watch in list(self._watches):
+            watch.notify()
 
     async def sockets_ended(self) -> None:
         """Wait until the sockets have said goodbye; a listener would cut them off."""

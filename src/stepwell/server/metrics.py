@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import NamedTuple, Protocol
 
 from stepwell.app import Engine
+from stepwell.domain.alerts import WHATS, Alert, incidents_of, settings_of
 from stepwell.domain.queues import QueueUse
 from stepwell.errors import SettingsInvalid, StepwellError
+from stepwell.notices.sender import OUTCOMES
 from stepwell.server.exposition import MEDIA_TYPE, Exposition
 from stepwell.server.readiness import NotReady, check_ready
 from stepwell.telemetry import Histogram
@@ -52,6 +54,7 @@ class _Reading(NamedTuple):
     queues: dict[str, QueueUse]
     workers: int
     now: float
+    incidents: dict[str, int]  # open ones, by what the alert is about
 
 
 class Metrics:
@@ -61,7 +64,7 @@ class Metrics:
         self._engine, self._streams = engine, streams
         self.requests = Requests()
         self.lag = Histogram()
-        self._reading = _Reading(False, {}, 0, 0.0)
+        self._reading = _Reading(False, {}, 0, 0.0, {})
         self._read_at = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
@@ -114,6 +117,18 @@ class Metrics:
             [({"queue": q}, u.age(reading.now)) for q, u in queues],
         )
         shown.gauge("stepwell_workers", "Workers with a lease.", [({}, reading.workers)])
+        shown.gauge(
+            "stepwell_alerts_open",
+            "Open incidents of alerts.",
+            [({"what": what}, reading.incidents.get(what, 0)) for what in WHATS],
+        )
+        loop = self._engine.notice_loop
+        if loop is not None:
+            shown.counter(
+                "stepwell_notifications_total",
+                "Attempts to send a notice.",
+                [({"outcome": name}, loop.sender.outcomes[name]) for name in OUTCOMES],
+            )
 
     def _show_worker(self, shown: Exposition) -> None:
         worker = self._engine.worker
@@ -154,16 +169,25 @@ class Metrics:
             async with asyncio.timeout(_WAIT_SECONDS):
                 now = await store.now()
                 uses = await store.read_queues("", now=now)
+                incidents = _open_incidents(await store.list_alerts(""))
                 workers = [worker for worker in await store.list_workers() if worker.lease_until > now]
         except (StepwellError, TimeoutError) as error:
             _log.warning("the database did not answer: %s", error)
-            return _Reading(False, {}, 0, 0.0)
+            return _Reading(False, {}, 0, 0.0, {})
         served = {queue for worker in workers for queue in worker.queues}
         queues: dict[str, QueueUse] = {}
         for use in uses:
             name = use.queue if use.queue in served else _OTHER
             queues[name] = _sum(queues.get(name), use._replace(queue=name))
-        return _Reading(True, queues, len(workers), now)
+        return _Reading(True, queues, len(workers), now, incidents)
+
+
+def _open_incidents(alerts: Sequence[Alert]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for alert in alerts:
+        what = settings_of(alert).what
+        counts[what] = counts.get(what, 0) + sum(incident.opened for incident in incidents_of(alert))
+    return counts
 
 
 def _sum(one: QueueUse | None, other: QueueUse) -> QueueUse:

@@ -34,7 +34,12 @@ STATUS: dict[type[StepwellError], int] = {
     errors.UnknownWorkflow: 404,
     errors.RunNotFound: 404,
     errors.KeyNotFound: 404,
+    errors.Unsigned: 401,
     errors.WorkerNotFound: 404,
+    errors.TriggerNotFound: 404,
+    errors.RecursionLimit: 429,
+    errors.CollectionNotFound: 404,
+    errors.RecordNotFound: 404,
     errors.DocumentNotFound: 404,
     errors.NotAssigned: 403,
     errors.Conflict: 409,
@@ -45,7 +50,7 @@ STATUS: dict[type[StepwellError], int] = {
     errors.WorkerBroken: 503,
     errors.StoreError: 500,
     errors.StoreUnavailable: 503,
-    errors.CodecMissing: 503,
+    errors.CodecMissing: 409,
     errors.OutcomeUnknown: 503,
 }
 
@@ -102,11 +107,13 @@ class Refusal(Exception):
         hint: str = "",
         field: str = "",
         fields: Sequence[FieldProblem] = (),
+        context: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message = status, code, message
         self.hint, self.field, self.fields = hint, field, tuple(fields)
+        self.context = dict(context or {})
         self.headers = dict(headers or {})
 
 
@@ -155,6 +162,7 @@ def answer(error: Exception, request_id: str) -> Response:
             hint=error.hint,
             field=error.field,
             fields=error.fields,
+            context=error.context,
             headers=error.headers,
         )
     if isinstance(error, StepwellError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.server import (
+    alerts,
     bulk,
+    deliveries,
     graphs,
     health,
     history,
@@ -18,16 +19,16 @@ from stepwell.server import (
     run_operations,
     runs,
     search,
+    secrets,
     sessions,
     stream,
     views,
     workflows,
 )
-from stepwell.server.principal import Scope
+from stepwell.server.json_body import DEFINITION_MAX
+from stepwell.server.route_kinds import API, RUN, WHY, admin_read, anonymous, change, read
 from stepwell.server.table import Route
 
-API = "/api/v1"
-_RUN = f"{API}/runs/{{run_id}}"
 _GRAPH = f"{API}/graphs/{{name}}"
 _SSE: dict[int, dict[str, Any]] = {
     200: {
@@ -41,58 +42,13 @@ _EXAMPLE_GRAPH = {
     "edges": [{"source": "start", "target": "end"}],
 }
 _HOLD = {"kind": "workflow", "name": "fulfil", "reason": "the payment service is down"}
-_WHY = {"reason": "the payment service was down"}
-Handler = Callable[..., Awaitable[Any]]
-
-
-def _anonymous(path: str, handler: Handler, **more: Any) -> Route:
-    return Route(
-        method="GET",
-        path=path,
-        handler=handler,
-        scope=None,
-        workspace="none",
-        audited=False,
-        csrf=False,
-        tag="server",
-        **more,
-    )
-
-
-def _read(path: str, handler: Handler, tag: str, **more: Any) -> Route:
-    return Route(
-        method="GET",
-        path=path,
-        handler=handler,
-        scope="read",
-        workspace="principal",
-        audited=False,
-        csrf=False,
-        tag=tag,
-        **more,
-    )
-
-
-def _change(method: Any, path: str, handler: Handler, scope: Scope, tag: str, **more: Any) -> Route:
-    return Route(
-        method=method,
-        path=path,
-        handler=handler,
-        scope=scope,
-        workspace="principal",
-        audited=True,
-        csrf=True,
-        tag=tag,
-        **more,
-    )
-
 
 ANONYMOUS = (
-    _anonymous(
+    anonymous(
         "/", health.launch, answers={200: {"content": {"application/json": {"schema": {}}}}}, errors=(401,)
     ),
-    _anonymous("/healthz", health.healthz),
-    _anonymous("/readyz", health.readyz),
+    anonymous("/healthz", health.healthz),
+    anonymous("/readyz", health.readyz),
     # These open their own kind of credential: a key to sign in with, and an approval link.
     Route(
         method="POST",
@@ -130,10 +86,26 @@ ANONYMOUS = (
         errors=(401, 404, 409, 410, 429),
         example={"answer": True, "reason": "it is paid"},
     ),
+    # Its webhook checks the signature of the request, in the workspace that the path names.
+    Route(
+        method="POST",
+        path="/hooks/{workspace}/{token}",
+        handler=deliveries.receive_delivery,
+        scope=None,
+        workspace="none",
+        audited=False,
+        csrf=False,
+        tag="webhooks",
+        errors=(401, 404, 409, 429),
+        answers={200: {"model": deliveries.DeliveryAnswer}, 202: {"model": deliveries.DeliveryAnswer}},
+        raw=True,
+        any_query=True,
+        example={"order": 7},
+    ),
 )
 
 RUNS = (
-    _change(
+    change(
         "POST",
         f"{API}/runs",
         runs.start_run,
@@ -143,7 +115,7 @@ RUNS = (
         errors=(404, 409, 429),
         example={"workflow": "fulfil", "input": {"id": 42}},
     ),
-    _change(
+    change(
         "POST",
         f"{API}/runs/batch",
         runs.start_many_runs,
@@ -153,7 +125,7 @@ RUNS = (
         errors=(404, 409, 429),
         example={"workflow": "fulfil", "inputs": [{"id": 42}, {"id": 43}]},
     ),
-    _change(
+    change(
         "POST",
         f"{API}/runs/import",
         runs.import_run,
@@ -165,39 +137,41 @@ RUNS = (
         body_max=runs.IMPORT_MAX,
         example={"format": "stepwell-run", "version": 1, "runs": []},
     ),
-    _read(f"{API}/runs", search.list_runs, "runs", errors=(422,)),
-    _read(f"{API}/counts", search.count_runs, "runs", errors=(422,)),
-    _read(f"{API}/waits", search.list_open_waits, "runs", errors=(422,)),
-    _read(f"{API}/approvals", search.list_approvals, "runs", errors=(422,)),
-    _read(
-        _RUN,
+    read(f"{API}/runs", search.list_runs, "runs", errors=(422,)),
+    read(f"{API}/counts", search.count_runs, "runs", errors=(422,)),
+    read(f"{API}/histogram", search.count_by_time, "runs", errors=(422,)),
+    read(f"{API}/waits", search.list_open_waits, "runs", errors=(422,)),
+    read(f"{API}/approvals", search.list_approvals, "runs", errors=(422,)),
+    read(
+        RUN,
         runs.get_run,
         "runs",
         answers={200: {"model": views.RunView}, 304: {"description": "not changed"}},
     ),
-    _change("DELETE", _RUN, runs.delete_run, "edit", "runs", status=204, errors=(409,)),
-    _read(f"{_RUN}/events", history.list_events, "history"),
-    _read(f"{_RUN}/events/{{seq}}", history.get_event, "history"),
-    _read(f"{_RUN}/state", history.get_state, "history", errors=(422,)),
-    _read(f"{_RUN}/checkpoints", history.list_checkpoints, "history"),
-    _read(f"{_RUN}/documents", history.list_documents, "history", errors=(422,)),
-    _read(f"{_RUN}/documents/{{name}}", history.get_document, "history", errors=(422,)),
-    _read(f"{API}/event-schema", history.get_event_schema, "history"),
-    _read(f"{_RUN}/waits", history.list_waits, "history", errors=(409,)),
-    _read(f"{_RUN}/steps", history.list_steps, "history", errors=(409,)),
-    _read(f"{_RUN}/logs", run_operations.list_log_lines, "history"),
-    _read(f"{_RUN}/glance", run_operations.glance_run, "runs"),
-    _read(f"{_RUN}/why", history.why_run, "history"),
-    _read(f"{_RUN}/overview", history.get_overview, "history"),
-    _read(f"{_RUN}/export", runs.export_run, "runs", answers=_FILE),
-    _read(
-        f"{_RUN}/stream",
+    change("DELETE", RUN, runs.delete_run, "edit", "runs", status=204, errors=(409,)),
+    read(f"{RUN}/events", history.list_events, "history"),
+    read(f"{RUN}/events/{{seq}}", history.get_event, "history"),
+    read(f"{RUN}/state", history.get_state, "history", errors=(422,)),
+    read(f"{RUN}/checkpoints", history.list_checkpoints, "history"),
+    read(f"{RUN}/documents", history.list_documents, "history", errors=(422,)),
+    read(f"{RUN}/documents/{{name}}", history.get_document, "history", errors=(422,)),
+    read(f"{API}/event-schema", history.get_event_schema, "history"),
+    read(f"{RUN}/waits", history.list_waits, "history", errors=(409,)),
+    read(f"{RUN}/decisions", history.list_decisions, "history"),
+    read(f"{RUN}/steps", history.list_steps, "history", errors=(409,)),
+    read(f"{RUN}/logs", run_operations.list_log_lines, "history"),
+    read(f"{RUN}/glance", run_operations.glance_run, "runs"),
+    read(f"{RUN}/why", history.why_run, "history"),
+    read(f"{RUN}/overview", history.get_overview, "history"),
+    read(f"{RUN}/export", runs.export_run, "runs", answers=_FILE),
+    read(
+        f"{RUN}/stream",
         stream.stream_run,
         "live",
         errors=(429,),
         answers={**_SSE, 204: {"description": "ended"}},
     ),
-    _read(f"{API}/stream", stream.stream, "live", errors=(404, 429), answers=_SSE),
+    read(f"{API}/stream", stream.stream, "live", errors=(404, 429), answers=_SSE),
     Route(
         method="WEBSOCKET",
         path=f"{API}/socket",
@@ -208,68 +182,92 @@ RUNS = (
         csrf=True,
         tag="live",
     ),
-    _change(
+    change(
         "POST",
-        f"{_RUN}/signal",
+        f"{RUN}/signal",
         runs.signal_run,
         "run",
         "runs",
         errors=(409, 429),
         example={"name": "paid", "payload": 7},
     ),
-    _change(
+    change(
         "POST",
-        f"{_RUN}/event",
+        f"{RUN}/event",
         runs.send_event,
         "run",
         "runs",
         errors=(409, 429),
         example={"name": "paid", "key": "order-42", "payload": 7},
     ),
-    _change(
-        "POST", f"{_RUN}/decide", runs.decide_run, "approve", "runs", errors=(409,), example={"answer": True}
+    change(
+        "POST", f"{RUN}/decide", runs.decide_run, "approve", "runs", errors=(409,), example={"answer": True}
     ),
-    _change(
+    change(
         "POST",
-        f"{_RUN}/trigger",
+        f"{RUN}/trigger",
         runs.trigger_run,
         "approve",
         "runs",
         errors=(409,),
         example={"transition": "approve"},
     ),
-    _change("POST", f"{_RUN}/hold", run_operations.hold_run, "run", "runs", errors=(409,), example=_WHY),
-    _change(
-        "POST", f"{_RUN}/release", run_operations.release_run, "run", "runs", errors=(409,), example=_WHY
-    ),
-    _change(
+    change("POST", f"{RUN}/hold", run_operations.hold_run, "run", "runs", errors=(409,), example=WHY),
+    change("POST", f"{RUN}/release", run_operations.release_run, "run", "runs", errors=(409,), example=WHY),
+    change(
         "POST",
-        f"{_RUN}/skip",
+        f"{RUN}/skip",
         run_operations.skip_run,
         "run",
         "runs",
         errors=(409,),
         example={"output": None, "path": "0/charge#1", "reason": "the account is closed"},
     ),
-    _change("POST", f"{_RUN}/force", run_operations.force_run, "admin", "runs", errors=(409,), example=_WHY),
-    _change(
+    change(
         "POST",
-        f"{_RUN}/reassign",
+        f"{RUN}/variable",
+        run_operations.set_variable,
+        "run",
+        "runs",
+        errors=(409,),
+        example={"name": "amount", "value": 120, "reason": "the invoice was wrong"},
+    ),
+    change("POST", f"{RUN}/force", run_operations.force_run, "admin", "runs", errors=(409,), example=WHY),
+    change(
+        "POST",
+        f"{RUN}/reassign",
         run_operations.reassign_run,
         "approve",
         "runs",
         errors=(409,),
         example={"assignees": ["ann", "role:finance"]},
     ),
-    _change(
-        "POST", f"{_RUN}/remind", run_operations.remind_run, "approve", "runs", errors=(409,), example=_WHY
-    ),
-    _change("POST", f"{_RUN}/cancel", runs.cancel_run, "run", "runs", example={"reason": "ordered twice"}),
-    _change("POST", f"{_RUN}/retry", runs.retry_run, "run", "runs", errors=(409,), example=_WHY),
-    _change("POST", f"{_RUN}/compensate", runs.compensate_run, "run", "runs", errors=(409,), example=_WHY),
-    _change(
+    change(
         "POST",
-        f"{_RUN}/rerun",
+        f"{RUN}/delay",
+        run_operations.change_delay,
+        "run",
+        "runs",
+        errors=(409,),
+        example={"to": "10m", "reason": "the bank opens later"},
+    ),
+    change(
+        "POST",
+        f"{RUN}/discard",
+        run_operations.discard_run,
+        "run",
+        "runs",
+        status=204,
+        errors=(409,),
+        example={"reason": "the editor was closed"},
+    ),
+    change("POST", f"{RUN}/remind", run_operations.remind_run, "approve", "runs", errors=(409,), example=WHY),
+    change("POST", f"{RUN}/cancel", runs.cancel_run, "run", "runs", example={"reason": "ordered twice"}),
+    change("POST", f"{RUN}/retry", runs.retry_run, "run", "runs", errors=(409,), example=WHY),
+    change("POST", f"{RUN}/compensate", runs.compensate_run, "run", "runs", errors=(409,), example=WHY),
+    change(
+        "POST",
+        f"{RUN}/rerun",
         runs.rerun_run,
         "run",
         "runs",
@@ -277,9 +275,9 @@ RUNS = (
         errors=(409,),
         example={"input": {"id": 43}},
     ),
-    _change(
+    change(
         "POST",
-        f"{_RUN}/rerun-from",
+        f"{RUN}/rerun-from",
         runs.rerun_run_from,
         "run",
         "runs",
@@ -287,13 +285,11 @@ RUNS = (
         errors=(409,),
         example={"step": "charge"},
     ),
-    _change(
-        "POST", f"{_RUN}/fork", runs.fork_run, "run", "runs", status=201, errors=(409,), example={"at": 4}
-    ),
+    change("POST", f"{RUN}/fork", runs.fork_run, "run", "runs", status=201, errors=(409,), example={"at": 4}),
 )
 
 EVENTS = (
-    _change(
+    change(
         "POST",
         f"{API}/events",
         runs.emit_event,
@@ -304,35 +300,36 @@ EVENTS = (
 )
 
 WORKFLOWS = (
-    _read(f"{API}/workflows", workflows.list_workflows, "workflows"),
-    _read(f"{API}/workflows/{{name}}", workflows.get_workflow, "workflows"),
-    _change(
+    read(f"{API}/workflows", workflows.list_workflows, "workflows"),
+    read(f"{API}/workflows/{{name}}", workflows.get_workflow, "workflows"),
+    change(
         "POST",
         f"{API}/workflows/{{name}}/enable",
         workflows.enable_workflow,
         "edit",
         "workflows",
-        example=_WHY,
+        example=WHY,
     ),
-    _change(
+    change(
         "POST",
         f"{API}/workflows/{{name}}/disable",
         workflows.disable_workflow,
         "edit",
         "workflows",
-        example=_WHY,
+        example=WHY,
     ),
-    _read(f"{API}/workflows/{{name}}/executions", workflows.list_executions, "workflows", errors=(422,)),
-    _read(f"{API}/graphs", workflows.list_graphs, "graphs"),
-    _read(f"{API}/graph-schema", workflows.graph_schema, "graphs"),
-    _read(f"{API}/node-types", graphs.list_node_types, "graphs"),
-    _read(
+    read(f"{API}/workflows/{{name}}/versions", workflows.list_versions, "workflows"),
+    read(f"{API}/workflows/{{name}}/executions", workflows.list_executions, "workflows", errors=(422,)),
+    read(f"{API}/graphs", workflows.list_graphs, "graphs"),
+    read(f"{API}/graph-schema", workflows.graph_schema, "graphs"),
+    read(f"{API}/node-types", graphs.list_node_types, "graphs"),
+    read(
         f"{API}/workflows/{{name}}/drawing",
         graphs.draw_workflow,
         "workflows",
         answers={200: {"content": {"image/svg+xml": {"schema": {"type": "string"}}, "text/plain": {}}}},
     ),
-    _change(
+    change(
         "POST",
         f"{API}/graphs/test",
         graphs.try_graph,
@@ -340,9 +337,10 @@ WORKFLOWS = (
         "graphs",
         status=201,
         errors=(409, 429),
+        body_max=DEFINITION_MAX,
         example={"graph": _EXAMPLE_GRAPH, "input": {"id": 42}},
     ),
-    _change(
+    change(
         "POST",
         f"{API}/graphs",
         workflows.create_graph,
@@ -350,6 +348,7 @@ WORKFLOWS = (
         "graphs",
         status=201,
         errors=(409,),
+        body_max=DEFINITION_MAX,
         example={"name": "hello", "graph": _EXAMPLE_GRAPH},
     ),
     Route(
@@ -361,29 +360,39 @@ WORKFLOWS = (
         audited=False,
         csrf=True,
         tag="graphs",
+        body_max=DEFINITION_MAX,
         example={"graph": _EXAMPLE_GRAPH},
     ),
-    _read(_GRAPH, workflows.get_graph, "graphs", errors=(422,)),
-    _change(
+    read(_GRAPH, workflows.get_graph, "graphs", errors=(422,)),
+    change(
         "PUT",
         _GRAPH,
         workflows.update_graph,
         "edit",
         "graphs",
         errors=(409,),
+        body_max=DEFINITION_MAX,
         example={"graph": _EXAMPLE_GRAPH},
     ),
-    _change("DELETE", _GRAPH, workflows.delete_graph, "edit", "graphs", status=204),
-    _change("POST", f"{_GRAPH}/publish", workflows.publish_graph, "edit", "graphs", errors=(409,)),
-    _read(f"{_GRAPH}/diff", workflows.diff_graph, "graphs"),
+    change("DELETE", _GRAPH, workflows.delete_graph, "edit", "graphs", status=204),
+    change(
+        "POST",
+        f"{_GRAPH}/publish",
+        workflows.publish_graph,
+        "edit",
+        "graphs",
+        errors=(409,),
+        example={},
+    ),
+    read(f"{_GRAPH}/diff", workflows.diff_graph, "graphs"),
 )
 
 ACCESS = (
-    _change("PUT", f"{API}/session", sessions.renew_session, "any", "access", errors=(409,)),
-    _change("DELETE", f"{API}/session", sessions.sign_out, "any", "access"),
-    _change(
+    change("PUT", f"{API}/session", sessions.renew_session, "any", "access", errors=(409,)),
+    change("DELETE", f"{API}/session", sessions.sign_out, "any", "access"),
+    change(
         "POST",
-        f"{_RUN}/links",
+        f"{RUN}/links",
         links.create_link,
         "admin",
         "access",
@@ -401,18 +410,8 @@ ACCESS = (
         csrf=False,
         tag="access",
     ),
-    Route(
-        method="GET",
-        path=f"{API}/keys",
-        handler=keys.list_keys,
-        scope="admin",
-        workspace="principal",
-        audited=False,
-        csrf=False,
-        tag="access",
-        errors=(422,),
-    ),
-    _change(
+    admin_read(f"{API}/keys", keys.list_keys, "access", errors=(422,)),
+    change(
         "POST",
         f"{API}/keys",
         keys.create_key,
@@ -421,22 +420,59 @@ ACCESS = (
         status=201,
         example={"name": "ci", "scopes": ["read", "run"], "expires": "90d"},
     ),
-    _change("DELETE", f"{API}/keys/{{key_id}}", keys.revoke_key, "admin", "access"),
+    change("DELETE", f"{API}/keys/{{key_id}}", keys.revoke_key, "admin", "access"),
+)
+
+ALERTS = (
+    read(f"{API}/alerts", alerts.list_alerts, "alerts"),
+    change(
+        "PUT",
+        f"{API}/alerts/{{alert_name}}",
+        alerts.set_alert,
+        "admin",
+        "alerts",
+        errors=(422,),
+        example={"what": "failed", "workflow": "fulfil", "channel": "ops"},
+    ),
+    change("DELETE", f"{API}/alerts/{{alert_name}}", alerts.delete_alert, "admin", "alerts"),
+)
+
+SECRETS = (
+    Route(
+        method="GET",
+        path=f"{API}/secrets",
+        handler=secrets.list_secrets,
+        scope="admin",
+        workspace="principal",
+        audited=False,
+        csrf=False,
+        tag="secrets",
+        errors=(422,),
+    ),
+    change(
+        "PUT",
+        f"{API}/secrets/{{secret_name}}",
+        secrets.set_secret,
+        "admin",
+        "secrets",
+        example={"value": "sk_live_0123456789", "hosts": ["api.example.com"]},
+    ),
+    change("DELETE", f"{API}/secrets/{{secret_name}}", secrets.delete_secret, "admin", "secrets"),
 )
 
 _FAILED = {"workflow": "fulfil", "status": ["failed"]}
 _BULK = f"{API}/bulk"
 BULK = (
-    _change(
+    change(
         "POST", f"{_BULK}/cancel", bulk.bulk_cancel, "run", "bulk", status=202, errors=(409,), example=_FAILED
     ),
-    _change(
+    change(
         "POST", f"{_BULK}/retry", bulk.bulk_retry, "run", "bulk", status=202, errors=(409,), example=_FAILED
     ),
-    _change(
+    change(
         "POST", f"{_BULK}/hold", bulk.bulk_hold, "run", "bulk", status=202, errors=(409,), example=_FAILED
     ),
-    _change(
+    change(
         "POST",
         f"{_BULK}/release",
         bulk.bulk_release,
@@ -446,7 +482,7 @@ BULK = (
         errors=(409,),
         example=_FAILED,
     ),
-    _change(
+    change(
         "POST",
         f"{_BULK}/delete",
         bulk.bulk_delete,
@@ -456,31 +492,32 @@ BULK = (
         errors=(409,),
         example=_FAILED,
     ),
-    _read(f"{_BULK}/{{job_id}}", bulk.get_bulk_job, "bulk"),
+    read(f"{_BULK}/{{job_id}}", bulk.get_bulk_job, "bulk"),
 )
 
 OPERATION = (
-    _read(f"{API}/about", operation.about, "operation"),
-    _read(f"{API}/workers", operation.list_workers, "operation"),
-    _read(f"{API}/queues", operation.list_queues, "operation"),
-    _read(f"{API}/holds", operation.list_holds, "operation"),
-    _change("POST", f"{API}/holds", operation.hold_scope, "admin", "operation", example=_HOLD),
-    _change("POST", f"{API}/holds/release", operation.release_scope, "admin", "operation", example=_HOLD),
-    Route(
-        method="GET",
-        path=f"{API}/audit",
-        handler=operation.list_audit,
-        scope="admin",
-        workspace="principal",
-        audited=False,
-        csrf=False,
-        tag="operation",
+    read(f"{API}/about", operation.about, "operation"),
+    read(f"{API}/workers", operation.list_workers, "operation"),
+    change(
+        "POST",
+        f"{API}/workers/{{worker_id}}/drain",
+        operation.drain_worker,
+        "admin",
+        "operation",
+        example={"reason": "a new release"},
     ),
+    read(f"{API}/queues", operation.list_queues, "operation"),
+    read(f"{API}/holds", operation.list_holds, "operation"),
+    change("POST", f"{API}/holds", operation.hold_scope, "admin", "operation", example=_HOLD),
+    change("POST", f"{API}/holds/release", operation.release_scope, "admin", "operation", example=_HOLD),
+    admin_read(f"{API}/audit", operation.list_audit, "operation"),
+    admin_read(f"{API}/database", operation.get_database, "operation"),
+    admin_read(f"{API}/database/faults", operation.check_database, "operation"),
 )
 
 LIMITS = (
-    _read(f"{API}/limits", limits.list_limits, "limits"),
-    _change(
+    read(f"{API}/limits", limits.list_limits, "limits"),
+    change(
         "PUT",
         f"{API}/limits",
         limits.put_limit,
@@ -488,5 +525,14 @@ LIMITS = (
         "limits",
         example={"kind": "workflow", "name": "fulfil", "limit": 10},
     ),
-    _change("DELETE", f"{API}/limits", limits.drop_limit, "admin", "limits", errors=(404, 422)),
+    change("DELETE", f"{API}/limits", limits.drop_limit, "admin", "limits", errors=(404, 422)),
+    change(
+        "PUT",
+        f"{API}/start-rates",
+        limits.put_start_rate,
+        "admin",
+        "limits",
+        example={"per": "user", "limit": 60, "seconds": 60},
+    ),
+    change("DELETE", f"{API}/start-rates", limits.drop_start_rate, "admin", "limits", errors=(404, 422)),
 )

@@ -1,4 +1,5 @@
-"""Routes of operators on one run: hold, release, end by force, reassign, remind; and its steps' log lines."""
+"""Routes of operators on one run: hold, release, skip, wake, set a variable, end by force, discard,
+reassign, remind; and its steps' log lines."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
+from starlette.responses import Response
 
 from stepwell.server import views
 from stepwell.server.caller import RunPath, caller_of
@@ -21,6 +23,12 @@ class SkipBody(WhoBody):
     path: str = Field(default="", description="of the failed step, so that no other one is skipped")
 
 
+class VariableBody(WhoBody):
+    name: str = Field(min_length=1, max_length=64, description="of a variable of its graph, without `ctx.`")
+    value: Any
+    id: str = Field(default="", max_length=200, description="the same id counts once")
+
+
 class ReassignBody(WhoBody):
     assignees: list[str] = Field(min_length=1, max_length=100, description="names, or role:NAME")
     path: str = Field(default="", description="of the approval; may be left out if only one is open")
@@ -28,6 +36,13 @@ class ReassignBody(WhoBody):
 
 class RemindBody(WhoBody):
     path: str = Field(default="", description="of the approval; may be left out if only one is open")
+
+
+class DelayBody(WhoBody):
+    to: str | float = Field(
+        description="when the timer fires, from now: seconds or text; 0 for at once", examples=["10m"]
+    )
+    path: str = Field(default="", description="of the timer; may be left out if only one is open")
 
 
 class LogLineView(BaseModel):
@@ -85,12 +100,37 @@ async def skip_run(request: Request, run_id: RunPath, body: SkipBody) -> views.R
     return views.RunOutcome(done=True, status=await run.status())
 
 
+async def set_variable(request: Request, run_id: RunPath, body: VariableBody) -> views.RunOutcome:
+    """Give a variable of a graph run that waits, or is held, another value."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    who = caller.who(body.by)
+    await run.set_variable(body.name, body.value, id=body.id, by=who, reason=body.reason)
+    return views.RunOutcome(done=True, status=await run.status())
+
+
 async def force_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
     """End a run at once: none of its code runs again, not even its cleanup."""
     caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
     done = await run.cancel(who.reason, by=caller.who(who.by), force=True)
     return views.RunOutcome(done=done, status=await run.status())
+
+
+async def change_delay(request: Request, run_id: RunPath, body: DelayBody) -> views.RunOutcome:
+    """Let the timer of a sleeping run fire sooner, later or at once."""
+    caller = caller_of(request)
+    run = await caller.handle(run_id)
+    await run.change_delay(body.to, path=body.path, by=caller.who(body.by), reason=body.reason)
+    return views.RunOutcome(done=True, status=await run.status())
+
+
+async def discard_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> Response:
+    """Stop a test run and delete it with all runs below it, without cleanup. Refuses other runs."""
+    caller, who = caller_of(request), body or WhoBody()
+    run = await caller.handle(run_id)
+    await run.discard(by=caller.who(who.by), reason=who.reason)
+    return Response(status_code=204)
 
 
 async def reassign_run(request: Request, run_id: RunPath, body: ReassignBody) -> views.RunOutcome:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stepwell.app import Engine
 from stepwell.client import RunHandle
 from stepwell.client.options import WhoOptions
 from stepwell.domain.commit import RunRow
 from stepwell.domain.duration import seconds
-from stepwell.domain.ids import DRAFT
+from stepwell.domain.ids import DRAFT, RunId
 from stepwell.domain.limits import Concurrency
 from stepwell.domain.status import Status
-from stepwell.errors import InvalidDefinition, NotEndedYet, RunError
+from stepwell.errors import InvalidDefinition, NotEndedYet, RunError, RunNotFound
 from stepwell.server import cursor as cursors
-from stepwell.server import views
+from stepwell.server import position, views
 from stepwell.server.caller import Caller, RunPath, caller_of
 from stepwell.server.json_body import read_body
 from stepwell.server.refusal import Refusal
 
 PAGE_MAX = 1000
 WAIT_MAX = 60.0  # seconds
+_FIELDS_MAX = 100  # of an object that has named fields
+_TAGS_MAX = 1000
 IMPORT_MAX = 64 * 1024 * 1024
 _SLICE = 1.0  # a waiting request looks this often whether the server stops
 
@@ -47,6 +52,20 @@ class RequestBody(BaseModel):
     """Takes exactly the fields it names, in exactly their types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        """Refuse a flood of fields with one error: one for each of 60,000 takes most of a second."""
+        if isinstance(value, dict) and len(value) > _FIELDS_MAX:
+            raise PydanticCustomError("extra_forbidden", "there are too many fields")
+        return value
+
+
+def _few_tags(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > _TAGS_MAX:
+        raise PydanticCustomError("too_long", "there are too many tags")
+    return value
 
 
 class ConcurrencyBody(RequestBody):
@@ -75,12 +94,16 @@ class SharedOptions(RequestBody):
     priority: int | None = None
     queue: str = ""
     timeout: str | float | None = None
-    tags: dict[str, str] | None = None
+    tags: Annotated[dict[str, str] | None, BeforeValidator(_few_tags)] = None
     concurrency: ConcurrencyBody | None = None
+    trigger: Literal["api", "manual"] = Field(
+        default="api", description="manual: a person starts it, so the input must fit the form, too"
+    )
 
     def options(self) -> dict[str, Any]:
         names = ("version", "delay", "priority", "queue", "timeout", "tags")
         options = {name: getattr(self, name) for name in names if name in self.model_fields_set}
+        options["trigger"] = self.trigger
         if self.concurrency is not None:
             options["concurrency"] = Concurrency(**self.concurrency.model_dump())
         return options
@@ -93,7 +116,7 @@ class StartBody(SharedOptions):
 
 class StartManyBody(SharedOptions):
     inputs: list[Any] = Field(max_length=10_000)
-    keys: list[str] | None = None
+    keys: list[str] | None = Field(default=None, max_length=10_000)
 
 
 class SignalBody(RequestBody):
@@ -111,11 +134,13 @@ class DecideBody(WhoBody):
     answer: Any
     path: str = Field(default="", description="of the wait; may be left out if only one is open")
     roles: list[str] = Field(default=[], max_length=50, description="local mode only: roles of who decides")
+    id: str = Field(default="", description="the same id counts once")
 
 
 class TriggerBody(WhoBody):
     transition: str
     payload: Any = None
+    id: str = Field(default="", description="the same id counts once")
 
 
 class RerunBody(WhoBody):
@@ -143,7 +168,7 @@ async def start_run(
 ) -> views.RunStarted:
     """Start a run. When this answers, the run is on disk and will reach an end."""
     caller, options = caller_of(request), body.options()
-    options |= {"by": caller.who(body.by), "trigger": "api"}
+    options["by"] = caller.who(body.by)
     if chosen := idempotency_key(key, body.key):
         options["key"] = chosen
     limit = wait_seconds(wait)
@@ -163,7 +188,6 @@ async def start_many_runs(request: Request, body: StartManyBody) -> views.RunsSt
         body.inputs,
         keys=body.keys,
         by=caller.who(body.by),
-        trigger="api",
         **body.options(),
     )
     return views.RunsStarted(runs=[views.RunStarted(id=run.id, url=url_of(request, run)) for run in runs])
@@ -242,7 +266,31 @@ async def page_of(
     before = cursors.read_text(cursor, *purpose) if cursor else before
     rows = await caller.engine.runs(status=status, before=before, limit=limit, **filter)
     after = cursors.write(rows.next, *purpose) if rows.next else None
-    return views.RunPage(runs=[views.summary(row, _root(request)) for row in rows], cursor=after)
+    page = [views.summary(row, _root(request)) for row in rows]
+    await _place(caller.engine, page)
+    return views.RunPage(runs=page, cursor=after)
+
+
+async def _place(engine: Engine, page: list[views.RunSummary]) -> None:
+    """Say of the first runs of a page where they are or how they ended, as far as their rows do not."""
+    begun = [run for run in page if run.status in position.READ][: position.RUNS_MAX]
+    queued = [run for run in page if run.status is Status.PENDING][: position.QUEUED_MAX]
+
+    async def look(run: views.RunSummary) -> None:
+        run.position = position.position_of(
+            await engine.store.read_log_end(RunId(run.id), count=position.LOOKED_AT)
+        )
+
+    async def ask(run: views.RunSummary) -> None:
+        with suppress(RunNotFound):  # removed since the page was read
+            reason = await engine.handle(run.id).why()
+            run.position = views.PositionView(path="", attempt=0, text=reason.text)
+
+    async with asyncio.TaskGroup() as group:
+        for run in begun:
+            group.create_task(look(run))
+        for run in queued:
+            group.create_task(ask(run))
 
 
 async def get_run(
@@ -266,6 +314,30 @@ async def get_run(
 
 
 # Steering
+
+
+async def check_unchanged(
+    request: Request,
+    run_id: RunPath,
+    if_match: Annotated[
+        str | None,
+        Header(
+            alias="If-Match", description="ETag of the run: refuse if it has moved on since", max_length=1000
+        ),
+    ] = None,
+) -> None:
+    """Refuse a change of a run that is no longer as its caller saw it."""
+    if if_match is None or if_match.strip() == "*":
+        return
+    run, row = await caller_of(request).run(run_id)
+    if _etag(row, await _last_seq(run)) not in [part.strip() for part in if_match.split(",")]:
+        raise Refusal(
+            409,  # as for a draft of a graph that was changed meanwhile
+            "RUN_CHANGED",
+            f"run {run_id} has changed since it was read: it is {row.status}",
+            hint="read it again; nothing was done",
+            field="If-Match",
+        )
 
 
 async def signal_run(request: Request, run_id: RunPath, body: SignalBody) -> views.RunOutcome:
@@ -298,7 +370,7 @@ async def decide_run(request: Request, run_id: RunPath, body: DecideBody) -> vie
     caller = caller_of(request)
     run = await caller.handle(run_id)
     by, roles = caller.who(body.by), caller.roles(body.roles)
-    await run.decide(body.answer, path=body.path, by=by, roles=roles, reason=body.reason)
+    await run.decide(body.answer, path=body.path, by=by, roles=roles, reason=body.reason, id=body.id)
     return views.RunOutcome(done=True, status=await run.status())
 
 
@@ -306,7 +378,8 @@ async def trigger_run(request: Request, run_id: RunPath, body: TriggerBody) -> v
     """Take a transition that a machine waits for."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
-    await run.trigger(body.transition, body.payload, by=caller.who(body.by), reason=body.reason)
+    by = caller.who(body.by)
+    await run.trigger(body.transition, body.payload, by=by, reason=body.reason, id=body.id)
     return views.RunOutcome(done=True, status=await run.status())
 
 

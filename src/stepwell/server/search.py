@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Query, Request
+from pydantic import BaseModel, Field
 
-from stepwell.client.search import WaitInfo
+from stepwell.client.search import BUCKETS_MAX, WaitInfo
 from stepwell.domain.search import Page
 from stepwell.errors import InvalidInput, excerpt
 from stepwell.server import cursor as cursors
@@ -79,6 +80,47 @@ async def count_runs(request: Request, *, workflow: Text = "", queue: Text = "")
     counts = await caller_of(request).engine.counts(workflow=workflow, queue=queue)
     return views.CountsView(
         total=counts.total, statuses=counts.statuses, workflows=counts.workflows, queues=counts.queues
+    )
+
+
+class BucketView(BaseModel):
+    """How many runs were created from `start` on, until the next bucket, by status; no zeros."""
+
+    start: datetime
+    statuses: dict[str, int]
+
+
+class HistogramView(BaseModel):
+    buckets: list[BucketView] = Field(description="of one width, the first at `since`")
+
+
+async def count_by_time(
+    request: Request,
+    *,
+    since: Annotated[datetime, Query(description="with its time zone, or seconds since 1970")],
+    until: Moment = None,
+    buckets: Annotated[int, Query(ge=1, le=BUCKETS_MAX)] = 60,
+    workflow: Text = "",
+    version: Text = "",
+    queue: Text = "",
+    status: Statuses = None,
+) -> HistogramView:
+    """Count the runs created between `since` and `until`, or now, in buckets of time by status."""
+    first = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+    counted = await caller_of(request).engine.histogram(
+        since=first,
+        until=_aware(until),
+        buckets=buckets,
+        workflow=workflow,
+        version=version,
+        queue=queue,
+        status=status or [],
+    )
+    return HistogramView(
+        buckets=[
+            BucketView(start=datetime.fromtimestamp(each.start, tz=UTC), statuses=each.statuses)
+            for each in counted
+        ]
     )
 
 

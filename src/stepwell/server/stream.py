@@ -27,9 +27,9 @@ from stepwell.server.caller import Caller, RunPath, caller_of
 from stepwell.server.feed import run_feed
 from stepwell.server.live import Streams, expelled
 from stepwell.server.refusal import Refusal
+from stepwell.store.followers import LIST
 
 KEEP_ALIVE = 15.0  # seconds
-_LIST_LOOK = 0.5
 _BURST = 0.1  # seconds: changes of the list are reported at most ten times a second
 _STALLED = 30.0  # a reader that takes nothing for this long is cut off
 _PIECE = 64 * 1024
@@ -220,29 +220,21 @@ class ListFeed:
 
     async def changes(self, engine: Engine, root: str, streams: Streams) -> AsyncIterator[Piece]:
         """Produce `reset` (fetch the list now), then the runs that are new or changed."""
-        changed, loop = asyncio.Event(), asyncio.get_running_loop()
-        since = loop.time()
-
-        def hinted(_: object) -> None:
-            nonlocal since
-            since = loop.time()
-            changed.set()
-
-        stop = engine.notifier.on_work(hinted)
+        notifier, loop = engine.notifier, asyncio.get_running_loop()
+        watch = streams.watching(notifier.watch(LIST))
+        stop = notifier.on_work(lambda _: watch.notify())
         try:
-            shown = await self.rows(root, since)
-            yield Piece(_LIST, 0, "reset", [b'{"topic":"runs"}'])
-            while not streams.draining:
-                changed.clear()
-                rows = await self.rows(root, since)
-                if fresh := [data for run_id, data in rows.items() if shown.get(run_id) != data]:
-                    yield Piece(_LIST, 0, "runs", [b"[" + b",".join(fresh) + b"]"])
-                shown = rows
-                try:
-                    async with asyncio.timeout(_LIST_LOOK):
-                        await changed.wait()
-                except TimeoutError:
-                    since = loop.time()
+            with notifier.following(LIST):
+                seen = watch.news
+                shown = await self.rows(root, loop.time())
+                yield Piece(_LIST, 0, "reset", [b'{"topic":"runs"}'])
+                while not streams.draining:
+                    await watch.wait(notifier.look_in(), seen)
+                    seen = watch.news
+                    rows = await self.rows(root, loop.time())
+                    if fresh := [data for run_id, data in rows.items() if shown.get(run_id) != data]:
+                        yield Piece(_LIST, 0, "runs", [b"[" + b",".join(fresh) + b"]"])
+                    shown = rows
         finally:
             stop()
 

@@ -15,20 +15,19 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FOLDER = Path(__file__).parent / "studio_files"
 # What Studio draws. Under `/` browsers get the page, and programs the address of the API.
 ADDRESSES = re.compile(
-    r"/(runs(/[^/]+)?|workflows(/[^/]+)?|approvals|workers|settings(/[^/]+)?|demo|sign-in|approve|)"
+    r"/((runs|workflows|settings)(/[^/]+)?|approvals|schedules|webhooks|workers|demo|sign-in|approve|)"
 )
 # Scripts and styles come from files of this server only. A style that a script sets on an element is not an
 # inline style to a browser, so no exception is needed.
 POLICY = "; ".join(
     (
         "default-src 'none'",
-        *(f"{kind}-src 'self'" for kind in ("script", "style", "font", "connect", "worker")),
-        "img-src 'self' data:",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "font", "connect", "worker")),
         "base-uri 'self'",
         "form-action 'self'",
         "frame-ancestors 'none'",
@@ -53,8 +52,37 @@ class Studio:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _answer(scope) if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") else None
-        await (answer or self._app)(scope, receive, send)
+        reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        answer = _answer(scope) if reads else None
+        app = _or_not_found_page(self._app) if reads and answer is None and _is_mistyped(scope) else self._app
+        await (answer or app)(scope, receive, send)
+
+
+def _or_not_found_page(app: ASGIApp) -> ASGIApp:
+    """Show the page that says so where the app has nothing, with the same status."""
+
+    async def shown(scope: Scope, receive: Receive, send: Send) -> None:
+        missing = False
+
+        async def answer(message: Message) -> None:
+            nonlocal missing
+            missing = missing or (message["type"] == "http.response.start" and message["status"] == 404)
+            if not missing:
+                await send(message)
+
+        await app(scope, receive, answer)
+        if missing:
+            page = _page(html.escape(scope.get("root_path", ""), quote=True))
+            page.status_code = 404
+            await page(scope, receive, send)
+
+    return shown
+
+
+def _is_mistyped(scope: Scope) -> bool:
+    """Whether a person may have typed this address: programs do not ask for pages."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return "text/html" in Headers(scope=scope).get("accept", "") and not path.startswith(("/api/", "/hooks/"))
 
 
 def _answer(scope: Scope) -> Response | None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
@@ -54,8 +54,10 @@ class Route:
     errors: Sequence[int] = ()
     answers: dict[int, dict[str, Any]] = field(default_factory=dict)  # other than JSON of the handler's type
     body_max: int = BODY_MAX
+    any_query: bool = False  # the handler takes whatever parameters the caller sends
     raw: bool = False  # the handler reads the body itself, up to `body_max`
     example: Any = None  # of the request
+    checks: Sequence[Callable[..., Awaitable[None]]] = ()  # before the handler, with parameters of their own
 
     @property
     def name(self) -> str:
@@ -107,7 +109,7 @@ class DeclaredRoute(APIRoute):
 
     def _check_query(self, request: Request) -> None:
         """Refuse parameters that are unknown or there twice: a typo must not widen a list."""
-        if not request.url.query:
+        if not request.url.query or self.row.any_query:
             return
         known = {param.alias: param for param in self.dependant.query_params}
         seen: set[str] = set()
@@ -185,6 +187,7 @@ def install(app: FastAPI, rows: Iterable[Route], *, access: Access, engine: Any)
             summary=row.name.replace("_", " ").capitalize(),
             responses={**{code: _PROBLEM for code in _errors(row)}, **row.answers},
             openapi_extra=_extra(row),
+            dependencies=[Depends(check) for check in row.checks],
             dependency_overrides_provider=app,
             response_model_exclude_none=False,
         )

@@ -10,7 +10,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from stepwell.client.search import WaitInfo
-from stepwell.client.workflows import WorkflowInfo
+from stepwell.client.workflows import WorkflowInfo, WorkflowVersion
 from stepwell.domain.access import Credential
 from stepwell.domain.commit import Definition, LogRow, RunRow
 from stepwell.domain.damage import damaged
@@ -34,6 +34,18 @@ class Truncated(BaseModel):
     url: str
 
 
+class PositionView(BaseModel):
+    """Where a run is: its latest step, node or transition, and its progress; or why it is not there yet."""
+
+    path: str
+    attempt: int = Field(description="of the step; the one that comes if `retry_at` is set")
+    retry_at: datetime | None = Field(default=None, description="when a failed step is tried again")
+    error: str = Field(default="", description="why it is tried again")
+    done: float | None = None
+    total: float | None = None
+    text: str = Field(default="", description="its own words, why it is queued, or who cancelled it")
+
+
 class RunSummary(BaseModel):
     """A run in a list. A long `input`, `output` or `error` is replaced by `Truncated`."""
 
@@ -54,6 +66,13 @@ class RunSummary(BaseModel):
                 "test": False,
                 "number": 7,
                 "started_by": "ann",
+                "held": False,
+                "worker": "",
+                "done": 47,
+                "total": 312,
+                "input_tokens": 512,
+                "output_tokens": 80,
+                "cost": 0.004,
                 "created_at": _AT,
                 "started_at": _AT,
                 "ended_at": _AT,
@@ -78,12 +97,20 @@ class RunSummary(BaseModel):
     test: bool
     number: int = Field(description="within its workflow, from 1")
     started_by: str
+    held: bool = Field(description="an operator stopped it, whatever its status is")
+    worker: str = Field(description="the id of the worker that has it now")
+    done: float | None = Field(description="of `total`, as its loop or its code last said")
+    total: float | None
+    input_tokens: int = Field(description="that its steps used")
+    output_tokens: int
+    cost: float
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     input: Any
     output: Any
     error: Any
+    position: PositionView | None = Field(default=None, description="in a list: where it is, or how it ended")
 
 
 class RunView(RunSummary):
@@ -130,11 +157,20 @@ class OpenWaitView(BaseModel):
     choices: list[ChoiceView]
     opened_at: datetime
     due_at: datetime | None
+    required: int = Field(default=1, description="people who must approve")
+    bar_starter: bool = Field(default=False, description="the one who started the run may not decide")
 
 
 class OpenWaitPage(BaseModel):
     waits: list[OpenWaitView]
     cursor: str | None = Field(description="pass it to get the next page; null: this was the last")
+
+
+class TriggerChanged(BaseModel):
+    """What became of a schedule or webhook."""
+
+    name: str
+    changed: bool = Field(description="false: it was so before")
 
 
 class RunStarted(BaseModel):
@@ -218,6 +254,11 @@ class OverviewView(BaseModel):
     active: float = Field(description="without the time that it was suspended")
     steps: int = Field(description="steps, transitions or nodes so far")
     suspended_at: datetime | None
+    done: float | None = Field(description="of `total`, as its loop or its code last said")
+    total: float | None
+    input_tokens: int = Field(description="that its steps used")
+    output_tokens: int
+    cost: float
 
 
 class WaitList(BaseModel):
@@ -236,6 +277,9 @@ class StateView(BaseModel):
     waits: list[WaitView]
     error: Any
     progress: Any
+    input: Any
+    variables: dict[str, Any] = Field(description="of a graph")
+    nodes: dict[str, Any] = Field(description="of a graph: outputs by the place of their node")
 
 
 class CheckpointView(BaseModel):
@@ -290,6 +334,9 @@ class WorkflowView(BaseModel):
     version: str
     kind: str
     hash: str
+    title: str
+    created_at: datetime | None
+    created_by: str
 
 
 class WorkflowSummary(BaseModel):
@@ -315,45 +362,8 @@ class WorkflowSwitched(BaseModel):
     changed: bool = Field(description="false: it was so before")
 
 
-class WorkflowDetail(WorkflowView):
-    definition: Any = Field(description="a graph's JSON, a machine's chart or a function's signature")
-    input_schema: Any
-    versions: list[str]
-
-
 class WorkflowList(BaseModel):
     workflows: list[WorkflowSummary]
-
-
-class GraphView(BaseModel):
-    """A saved graph: its draft and its published versions."""
-
-    name: str
-    hash: str = Field(description="of the draft; send it as If-Match to update or publish")
-    versions: list[str]
-    changed: bool = Field(description="the draft differs from the last published version")
-    by: str
-    at: datetime | None
-    warnings: list[str]
-    graph: dict[str, Any] | None = None
-
-
-class GraphList(BaseModel):
-    graphs: list[GraphView]
-
-
-class GraphPublished(BaseModel):
-    version: str
-
-
-class GraphProblems(BaseModel):
-    valid: bool
-    problems: list[dict[str, Any]]
-    warnings: list[dict[str, Any]]
-
-
-class GraphDiff(BaseModel):
-    diff: dict[str, Any]
 
 
 class MeView(BaseModel):
@@ -433,21 +443,6 @@ class KeyPage(BaseModel):
     cursor: str | None
 
 
-class LimitView(BaseModel):
-    """At most `limit` runs of a workspace, workflow, queue or key are active at once."""
-
-    kind: str = Field(examples=["workflow"])
-    name: str = Field(examples=["fulfil"])
-    limit: int | None
-    hold: str
-    by: str = Field(default="", description="who set it")
-
-
-class LimitList(BaseModel):
-    limits: list[LimitView]
-    sizes: dict[str, int] = Field(description="the largest body, payload, depth and page this server accepts")
-
-
 def summary(row: RunRow, root: str) -> RunSummary:
     return RunSummary(**_fields(row, SHOWN_MAX, root))
 
@@ -473,6 +468,13 @@ def _fields(row: RunRow, most: int | None, root: str) -> dict[str, Any]:
         "test": row.test,
         "number": row.number,
         "started_by": row.started_by,
+        "held": row.held,
+        "worker": row.owner,
+        "done": row.done,
+        "total": row.total,
+        "input_tokens": row.input_tokens,
+        "output_tokens": row.output_tokens,
+        "cost": row.cost,
         "created_at": moment(row.created_at),
         "started_at": moment(row.started_at),
         "ended_at": moment(row.ended_at),
@@ -497,6 +499,8 @@ def event_fields(row: LogRow, run_id: str, root: str, most: int | None = SHOWN_M
         raise damaged(row, error, run_id) from None
     fact = data if len(row.payload) <= (most or len(row.payload)) else msgspec.json.decode(row.payload)
     fact = fact if isinstance(fact, dict) else {}
+    if fact.get("encrypted"):  # no fact has such a field: see SealedStore
+        data = {"encrypted": True}
     return {
         "run": run_id,
         "seq": row.seq,
@@ -541,6 +545,8 @@ def open_wait_view(wait: WaitInfo) -> OpenWaitView:
         choices=[ChoiceView(name=c.name, form=plain(c.form), title=c.title) for c in wait.choices],
         opened_at=moment(wait.opened_at) or BEGINNING,
         due_at=moment(wait.due_at),
+        required=wait.required,
+        bar_starter=wait.bar_starter,
     )
 
 
@@ -562,10 +568,9 @@ def wait_view(wait: OpenWait) -> WaitView:
     )
 
 
-def workflow_view(definition: Definition) -> WorkflowView:
-    return WorkflowView(
-        name=definition.name, version=definition.version, kind=definition.kind, hash=definition.hash
-    )
+def workflow_view(definition: Definition | WorkflowVersion) -> WorkflowView:
+    fields = {name: getattr(definition, name) for name in WorkflowView.model_fields}
+    return WorkflowView(**fields | {"created_at": moment(definition.created_at)})
 
 
 def workflow_summary(info: WorkflowInfo) -> WorkflowSummary:

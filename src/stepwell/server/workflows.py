@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.client.library import SavedGraph
-from stepwell.domain.ids import DRAFT
-from stepwell.errors import UnknownWorkflow, excerpt
 from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.refusal import Refusal
@@ -24,12 +24,62 @@ IfMatch = Annotated[
 ]
 
 
+class WorkflowDetail(views.WorkflowView):
+    definition: Any = Field(description="a graph's JSON, a machine's chart or a function's signature")
+    description: str
+    input_schema: Any
+    form: Any = Field(
+        description="JSON Schema of the form of a graph's manual trigger; null: a person fills in the input"
+    )
+    options: Any = Field(description="how its runs are started, unless a start says otherwise")
+    versions: list[str]
+
+
+class GraphView(BaseModel):
+    """A saved graph: its draft and its published versions."""
+
+    name: str
+    hash: str = Field(description="of the draft; send it as If-Match to update or publish")
+    versions: list[str]
+    changed: bool = Field(description="the draft differs from the last published version")
+    by: str
+    at: datetime | None
+    warnings: list[str]
+    graph: dict[str, Any] | None = None
+
+
+class GraphList(BaseModel):
+    graphs: list[GraphView]
+
+
+class GraphPublished(BaseModel):
+    version: str
+
+
+class GraphProblems(BaseModel):
+    valid: bool
+    problems: list[dict[str, Any]]
+    warnings: list[dict[str, Any]]
+
+
+class GraphDiff(BaseModel):
+    diff: dict[str, Any]
+
+
 class GraphBody(RequestBody):
     graph: dict[str, Any] = Field(description="nodes and edges")
     name: str = ""
 
 
-class DraftBody(RequestBody):
+class SaverBody(RequestBody):
+    by: str = Field(default="", max_length=500, description="local mode only: who does it")
+
+
+class NewGraphBody(GraphBody, SaverBody):
+    pass
+
+
+class DraftBody(SaverBody):
     graph: dict[str, Any]
 
 
@@ -59,20 +109,29 @@ async def disable_workflow(
 
 async def get_workflow(
     request: Request, name: Name, version: Annotated[str, Query(max_length=200)] = ""
-) -> views.WorkflowDetail:
+) -> WorkflowDetail:
     """Return a workflow: its definition, its input's schema and its versions."""
-    caller = caller_of(request)
-    store, workspace = caller.engine.store, caller.principal.workspace
-    definition = None if name.startswith(DRAFT) else await store.read_definition(workspace, name, version)
-    if definition is None:
-        raise UnknownWorkflow(f"no workflow {excerpt(name)} is known")
-    listed = await store.list_definitions(workspace)
-    return views.WorkflowDetail(
+    engine = caller_of(request).engine
+    definition = await engine.definition(name, version)
+    return WorkflowDetail(
         **views.workflow_view(definition).model_dump(),
+        description=definition.description,
         definition=views.shown(definition.body, None, ""),
         input_schema=views.shown(definition.input_schema, None, ""),
-        versions=[d.version for d in listed if d.name == name],
+        form=views.shown(definition.form, None, ""),
+        options=views.shown(definition.options, None, ""),
+        versions=[row.version for row in await engine.versions(name)],
     )
+
+
+class VersionList(BaseModel):
+    versions: list[views.WorkflowView]
+
+
+async def list_versions(request: Request, name: Name) -> VersionList:
+    """List the stored versions of a workflow, oldest first."""
+    rows = await caller_of(request).engine.versions(name)
+    return VersionList(versions=[views.workflow_view(row) for row in rows])
 
 
 async def list_executions(
@@ -92,19 +151,19 @@ async def list_executions(
 async def list_graphs(
     request: Request,
     nodes: Annotated[bool, Query(description="with the nodes and edges of the drafts")] = False,
-) -> views.GraphList:
+) -> GraphList:
     """List the saved graphs."""
     library = caller_of(request).engine.library
     graphs = [_view(saved) for saved in await library.list()]
     if nodes:
         graphs = [graph.model_copy(update={"graph": await library.get(graph.name)}) for graph in graphs]
-    return views.GraphList(graphs=graphs)
+    return GraphList(graphs=graphs)
 
 
-async def create_graph(request: Request, response: Response, body: GraphBody) -> views.GraphView:
+async def create_graph(request: Request, response: Response, body: NewGraphBody) -> GraphView:
     """Save a new graph as a draft."""
     caller = caller_of(request)
-    saved = await caller.engine.library.create(body.graph, name=body.name, by=caller.principal.name)
+    saved = await caller.engine.library.create(body.graph, name=body.name, by=caller.who(body.by))
     response.headers["ETag"] = f'"{saved.hash}"'
     return _view(saved)
 
@@ -114,7 +173,7 @@ async def get_graph(
     response: Response,
     name: Name,
     version: Annotated[str, Query(max_length=20, description="draft, published or a number")] = "draft",
-) -> views.GraphView:
+) -> GraphView:
     """Return a saved graph: its draft or a published version."""
     library = caller_of(request).engine.library
     saved, graph = await library.about(name), await library.get(name, version)
@@ -124,11 +183,11 @@ async def get_graph(
 
 async def update_graph(
     request: Request, response: Response, name: Name, body: DraftBody, if_match: IfMatch = None
-) -> views.GraphView:
+) -> GraphView:
     """Replace the draft; 409 if it is not the one that was loaded."""
     caller = caller_of(request)
     saved = await caller.engine.library.update(
-        name, body.graph, expected=_hash(if_match), by=caller.principal.name
+        name, body.graph, expected=_hash(if_match), by=caller.who(body.by)
     )
     response.headers["ETag"] = f'"{saved.hash}"'
     return _view(saved)
@@ -140,11 +199,13 @@ async def delete_graph(request: Request, name: Name) -> Response:
     return Response(status_code=204)
 
 
-async def publish_graph(request: Request, name: Name, if_match: IfMatch = None) -> views.GraphPublished:
+async def publish_graph(
+    request: Request, name: Name, body: SaverBody | None = None, if_match: IfMatch = None
+) -> GraphPublished:
     """Make the draft a version; an unchanged draft makes no new one."""
-    caller = caller_of(request)
-    version = await caller.engine.library.publish(name, expected=_hash(if_match), by=caller.name)
-    return views.GraphPublished(version=version)
+    caller, by = caller_of(request), body.by if body else ""
+    version = await caller.engine.library.publish(name, expected=_hash(if_match), by=caller.who(by))
+    return GraphPublished(version=version)
 
 
 async def diff_graph(
@@ -152,17 +213,21 @@ async def diff_graph(
     name: Name,
     old: Annotated[str, Query(max_length=20)] = "published",
     new: Annotated[str, Query(max_length=20)] = "draft",
-) -> views.GraphDiff:
+) -> GraphDiff:
     """Compare two versions of a graph by node and field."""
-    return views.GraphDiff(diff=await caller_of(request).engine.library.diff(name, old, new))
+    return GraphDiff(diff=await caller_of(request).engine.library.diff(name, old, new))
 
 
-async def validate_graph(request: Request, body: GraphBody) -> views.GraphProblems:
+async def validate_graph(request: Request, body: GraphBody) -> GraphProblems:
     """Check a graph without saving it: everything that is wrong with it, at once."""
     tools = caller_of(request).engine.graphs
-    problems = [problem.as_dict() for problem in tools.check(body.graph)]
-    warnings = [] if problems else [warning.as_dict() for warning in tools.warnings(body.graph)]
-    return views.GraphProblems(valid=not problems, problems=problems, warnings=warnings)
+
+    def check() -> GraphProblems:
+        problems = [problem.as_dict() for problem in tools.check(body.graph)]
+        warnings = [] if problems else [warning.as_dict() for warning in tools.warnings(body.graph)]
+        return GraphProblems(valid=not problems, problems=problems, warnings=warnings)
+
+    return await asyncio.to_thread(check)  # a large graph must not hold up the requests of others
 
 
 async def graph_schema(request: Request) -> dict[str, Any]:
@@ -170,8 +235,8 @@ async def graph_schema(request: Request) -> dict[str, Any]:
     return caller_of(request).engine.graphs.schema()
 
 
-def _view(saved: SavedGraph) -> views.GraphView:
-    return views.GraphView(
+def _view(saved: SavedGraph) -> GraphView:
+    return GraphView(
         name=saved.name,
         hash=saved.hash,
         versions=list(saved.versions),

@@ -28,15 +28,14 @@ async def list_(
 ) -> None:
     """List requests that changed something, or tried to, newest first."""
     async with session.client(payloads=False) as client:
-        session.need_database("audit list")
         entries: list[AuditEntry] = []
         now, before = await session.now(client), ""
         while len(entries) < limit:
-            page = await client.store.list_audit(client.workspace, before=before, limit=500)
+            page = await client.audit(before=before, limit=500 if by else limit - len(entries))
             entries += [entry for entry in page if by in ("", entry.by)]
-            if len(page) < 500:
+            before = page.next
+            if not before:
                 break
-            before = page[-1].id
     entries = entries[:limit]
     if session.out.as_json:
         session.out.json(

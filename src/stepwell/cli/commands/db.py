@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,10 @@ from stepwell.cli.session import CliSession, redacted
 from stepwell.errors import Conflict
 
 if TYPE_CHECKING:
-    from stepwell.client.database import Pruned
+    from collections.abc import Sequence
+
+    from stepwell.client.database import DatabaseInfo, Pruned
+    from stepwell.store.maintenance import StoreFault
 
 commands = Commands("Inspect, check, upgrade, back up and prune a database.")
 
@@ -21,11 +24,8 @@ commands = Commands("Inspect, check, upgrade, back up and prune a database.")
 @commands.add("info", "stepwell db info", "stepwell db info --json")
 async def info(session: CliSession) -> None:
     """Show the version of its tables, its size, and how many rows it has."""
-    from stepwell.client import database
-
-    session.need_database("db info")
     async with session.client(payloads=False) as client:
-        about = await database.info(client.store)
+        about = await _info(session, client)
     data = {"database": redacted(session.database), **about._asdict()}
     shown = {"bytes": f"{about.bytes:,}", "encoded": "yes" if about.encoded else "no", "counts": ""}
     session.out.fields(data, shown=shown)
@@ -34,14 +34,25 @@ async def info(session: CliSession) -> None:
             session.out.line(f"  {name:<20}{count:>14,}")
 
 
+async def _info(session: CliSession, client: Any) -> DatabaseInfo:
+    from stepwell.client import database
+    from stepwell.http_client import database as remote
+
+    return await (remote.info(client) if session.remote else database.info(client.store))
+
+
+async def _faults(session: CliSession, client: Any) -> Sequence[StoreFault]:
+    from stepwell.client import database
+    from stepwell.http_client import database as remote
+
+    return await (remote.check(client) if session.remote else database.check(client.store))
+
+
 @commands.add("check", "stepwell db check", "stepwell db check --database postgresql://localhost/app --json")
 async def check(session: CliSession) -> int:
     """Look for damage: pages of a file, gaps in logs, tickets that do not fit. The exit code is then 1."""
-    from stepwell.client import database
-
-    session.need_database("db check")
     async with session.client(payloads=False) as client:
-        faults = await database.check(client.store)
+        faults = await _faults(session, client)
     if session.out.as_json:
         session.out.json({"sound": not faults, "faults": [fault._asdict() for fault in faults]})
     else:

@@ -50,13 +50,23 @@ async def order(ctx: Context, customer: str) -> str:
 '''
 _STEPS = 5
 _KILL_AFTER = 2  # completed steps
+_SCREENS = (
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "WSL_DISTRO_NAME",
+    "BROWSER",
+)  # one of them is set where windows open
 
 
 _STORY = """
-Two workers run. In the page, press Kill the worker: a real SIGKILL.
-After at most {lease:g} s the other one takes the run over at the same step; what is done is not done again.
+Two workers run orders. In the page, press Kill the worker: a real SIGKILL.
+After at most {lease:g} s the other one takes the order over at the same step; what is done is not done again.
 {ledger} has one line for everything that was really done.
-Stop with Ctrl-C; start it again in the same folder and it goes on."""
+Stop with Ctrl-C; start it again with --folder {folder} and it goes on.
+"""
+_NO_BROWSER = """
+No browser was found here. Open the address in one, or watch the story in this terminal:
+kill -9 the worker that has the order, and see who goes on."""
 
 
 @commands.add(
@@ -111,26 +121,41 @@ def _place(folder: str) -> Path:
 
 
 async def _studio(session: CliSession, folder: Path, port: int | None, history: int, *, opens: bool) -> int:
-    import webbrowser
-
     from stepwell.demo.show import show
     from stepwell.demo.workers import LEASE_SECONDS
     from stepwell.server.listener import address, bind
 
+    out = session.out
     with bind("127.0.0.1", port) as listener:
 
         def ready(app: ServerApp) -> None:
             url = f"{address(listener)}/?t={app.access.token}"
-            session.out.say(f"demo in {folder}\n  open   {url}")
-            session.out.say(_STORY.format(lease=LEASE_SECONDS, ledger=folder / "ledger.txt"))
-            if session.out.as_json:
-                session.out.json({"folder": str(folder), "open": url})
-            if opens:
-                webbrowser.open(url)
+            out.say(f"demo in {folder}\n  open   {url}")
+            out.say(_STORY.format(lease=LEASE_SECONDS, ledger=folder / "ledger.txt", folder=folder))
+            if out.as_json:
+                out.json({"folder": str(folder), "open": url})
+            if opens and not _open(url):
+                out.say(_NO_BROWSER)
 
-        await show(folder, listener, ready, history=history)
-    session.out.say("stopped; nothing was left half done")
+        await show(folder, listener, ready, out.say, history=history)
+    out.say("stopped; nothing was left half done")
     return 0
+
+
+def _open(url: str) -> bool:
+    """Open a browser with windows, in the background. One that runs in the terminal would hide the story."""
+    import threading
+    import webbrowser
+
+    windows = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
+    if not windows:
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    return True
 
 
 class _Demo:

@@ -81,6 +81,7 @@ def _machine() -> Iterator[Finding]:
     yield _sqlite()
     yield _extra("postgresql", "asyncpg", "postgres")
     yield _extra("encryption", "cryptography", "encryption")
+    yield _sandbox()
     if os.access(".", os.W_OK):
         yield Finding("folder", "ok", f"{Path.cwd()} is writable")
     else:
@@ -110,6 +111,24 @@ def _extra(check: str, module: str, extra: str) -> Finding:
     if find_spec(module) is not None:
         return Finding(check, "ok", f"{module} is installed")
     return Finding(check, "ok", f"not installed; if you need it: pip install 'stepwell[{extra}]'")
+
+
+def _sandbox() -> Finding:
+    from stepwell.sandbox.code_sandbox import is_installed
+    from stepwell.sandbox.probe import PROBE
+
+    if not (is_installed("javascript") and is_installed("python")):
+        return Finding("sandbox", "ok", "not installed; if graphs run code: pip install 'stepwell[code]'")
+    reach = PROBE.tried()
+    if reach.safe:
+        return Finding("sandbox", "ok", "code of graphs reaches no file, network or process")
+    return Finding(
+        "sandbox",
+        "warning",
+        f"code that leaves its interpreter would reach {', '.join(reach.parts)}; "
+        "with several workspaces code nodes are refused",
+        "install bubblewrap, and allow user namespaces",
+    )
 
 
 # The database
@@ -161,7 +180,7 @@ def _lonely(session: CliSession, queues: list[dict[str, Any]]) -> Iterator[Findi
             session.command(f"worker FILE --queue {row['name']}"),
         )
     if not lonely:
-        yield Finding("queues", "ok", f"every queue with runs has a worker ({len(queues)} queues)")
+        yield Finding("queues", "ok", "every queue with runs has a worker")
 
 
 async def _versions(session: CliSession, client: Client, workers: list[dict[str, Any]]) -> Finding:

@@ -21,7 +21,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workflow 
 async def list_(session: CliSession) -> None:
     """List the workflows and queues that are held, and the workspace if it is."""
     async with session.client() as client:
-        session.need_database("holds list")
         holds, now = await client.holds(), await session.now(client)
     if session.out.as_json:
         session.out.json(
@@ -54,7 +53,6 @@ async def set_(session: CliSession, kind: Kind, name: Name = "", by: By = "", re
     """Hold a workflow, a queue or the workspace: active runs stop at their next step, new ones wait."""
     scope: Any = kind
     async with session.client() as client:
-        session.need_database("holds set")
         changed = await client.hold(scope, name, by=by or session.user, reason=reason)
     _changed(session, kind, name, "held", changed=changed)
 
@@ -64,7 +62,6 @@ async def release(session: CliSession, kind: Kind, name: Name = "", by: By = "",
     """Let a held workflow, queue or workspace continue."""
     scope: Any = kind
     async with session.client() as client:
-        session.need_database("holds release")
         changed = await client.release(scope, name, by=by or session.user, reason=reason)
     _changed(session, kind, name, "released", changed=changed)
 

@@ -38,23 +38,23 @@ async def refund(ctx: Context, cents: int) -> str:
     answer = await ctx.approval(bool, title=f"Refund {cents / 100:.2f}?")
     return "refunded" if answer else "kept"
 '''
-TEST = '''"""Tests of the workflows, in virtual time: a day passes at once."""
+TEST = '''"""Tests of the workflows, in virtual time: three days pass at once, and crashes come on demand."""
 
 from flows import hello, refund
 
-
-async def test_hello_greets(stepwell_engine):
-    async with stepwell_engine(hello) as engine:
-        run = await engine.start(hello, "Ada")
-        assert await engine.outcome(run) == "hello Ada"
+from stepwell.testing import crash_everywhere
 
 
-async def test_a_refund_waits_for_a_decision(stepwell_engine):
+async def test_a_refund_waits_three_days_for_a_decision(stepwell_engine):
     async with stepwell_engine(refund) as engine:
         run = await engine.start(refund, 1200)
-        await engine.settle()
+        await engine.advance("3d")
         await run.decide(True, by="ann")
         assert await engine.outcome(run) == "refunded"
+
+
+async def test_hello_survives_a_crash_at_every_commit(stepwell_engine):
+    assert await crash_everywhere(hello, "Ada") > 0
 '''
 IGNORE = "__pycache__/\n.stepwell/\n"
 FILES = {"flows.py": FLOWS, "test_flows.py": TEST, ".gitignore": IGNORE}

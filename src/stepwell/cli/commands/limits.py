@@ -1,4 +1,4 @@
-"""`stepwell limits list | set | drop`: how many runs may be active at once."""
+"""`stepwell limits`: how many runs may be active at once, and how many may be started in a while."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from stepwell.cli.options import By
 from stepwell.cli.output import Column
 from stepwell.cli.session import CliSession
 
-commands = Commands("List, set and drop limits on concurrent runs.")
+commands = Commands("List, set and drop limits on concurrent runs, and on starts.")
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="workspace, workflow, queue or key.")]
+Per = Annotated[str, typer.Argument(metavar="PER", help="workflow or user.")]
+Seconds = Annotated[str, typer.Option("--within", metavar="DURATION", help="Length of time, such as 1h.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workflow, queue or limit key.")]
 
 
@@ -69,3 +71,60 @@ async def drop(session: CliSession, kind: Kind, name: Name, by: By = "") -> None
         session.out.json({"kind": kind, "name": name, "dropped": dropped})
     else:
         session.out.say(f"{kind} {name} {'has no limit now' if dropped else 'had no limit'}")
+
+
+@commands.add("rates", "stepwell limits rates")
+async def rates(session: CliSession) -> None:
+    """List the start rates that were set."""
+    async with session.client(payloads=False) as client:
+        listed = await client.start_rates()
+    if session.out.as_json:
+        session.out.json(listed)
+        return
+    heads = [
+        Column("PER", lambda rate: str(rate.per)),
+        Column("STARTS", lambda rate: "any" if rate.limit is None else str(rate.limit)),
+        Column("WITHIN", lambda rate: f"{rate.seconds:g} s"),
+        Column("BY", lambda rate: str(rate.by)),
+    ]
+    session.out.table(heads, listed, empty="no start rates; set one: stepwell limits set-rate user 60")
+
+
+@commands.add(
+    "set-rate", "stepwell limits set-rate user 60", "stepwell limits set-rate workflow 1000 --within 1h"
+)
+async def set_rate(
+    session: CliSession,
+    per: Per,
+    limit: Annotated[int, typer.Argument(metavar="N", help="Most starts.", min=1)],
+    within: Seconds = "60s",
+    by: By = "",
+) -> None:
+    """Refuse more than N starts within a while, of each workflow or by each user, in all workspaces."""
+    kind, length = _rate(per, within)
+    async with session.client(payloads=False) as client:
+        await client.set_start_rate(kind, limit, seconds=length, by=by or session.user)
+    if session.out.as_json:
+        session.out.json({"per": per, "limit": limit, "seconds": length})
+    else:
+        session.out.say(f"at most {limit} starts per {per} in {length:g} s; servers follow within 5 s")
+
+
+@commands.add("drop-rate", "stepwell limits drop-rate user", "stepwell limits drop-rate workflow --within 1h")
+async def drop_rate(session: CliSession, per: Per, within: Seconds = "60s", by: By = "") -> None:
+    """Remove a start rate; those that servers were given apply again."""
+    kind, length = _rate(per, within)
+    async with session.client(payloads=False) as client:
+        dropped = await client.drop_start_rate(kind, seconds=length, by=by or session.user)
+    if session.out.as_json:
+        session.out.json({"per": per, "seconds": length, "dropped": dropped})
+    else:
+        session.out.say(
+            f"{'dropped the' if dropped else 'there was no'} start rate per {per} in {length:g} s"
+        )
+
+
+def _rate(per: str, within: str) -> tuple[Any, float]:
+    from stepwell.domain.duration import seconds
+
+    return per, seconds(within, name="--within")

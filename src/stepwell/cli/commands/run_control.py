@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,14 +10,9 @@ import typer
 from stepwell.cli.command import Commands
 from stepwell.cli.options import (
     By,
-    ErrorWords,
     Input,
-    OneWorkflow,
     Reason,
     Run,
-    Since,
-    Statuses,
-    Tags,
     Workflow,
     Yes,
     json_value,
@@ -24,8 +20,9 @@ from stepwell.cli.options import (
     read_bytes,
     write_bytes,
 )
-from stepwell.cli.selection import Bulk, RunChoice
+from stepwell.cli.selection import Bulk, RunsOptions, WhichRuns, matching
 from stepwell.cli.session import CliSession
+from stepwell.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from stepwell.client import RunHandle
@@ -35,9 +32,6 @@ commands = Commands()
 _LIVE = ("pending", "running", "suspended")
 Payload = Annotated[
     str | None, typer.Option("--payload", metavar="JSON", help="Payload as JSON, @FILE, or - for stdin.")
-]
-Runs = Annotated[
-    list[str], typer.Argument(metavar="RUN", help="Ids, beginnings of ids, @last, @failed or @waiting.")
 ]
 Key = Annotated[
     str, typer.Option("--key", metavar="KEY", help="Idempotency key: the same key is the same run.")
@@ -174,22 +168,11 @@ async def trigger(
     "stepwell runs cancel @last --reason 'wrong order'",
     "stepwell runs cancel --workflow nightly --status running --status pending --yes",
 )
-async def cancel(
-    session: CliSession,
-    runs: Runs = [],
-    workflow: OneWorkflow = "",
-    status: Statuses = [],
-    since: Since = "",
-    tag: Tags = [],
-    error: ErrorWords = "",
-    yes: Yes = False,
-    by: By = "",
-    reason: Reason = "",
-) -> int:
+async def cancel(session: CliSession, asked: RunsOptions) -> int:
     """Ask runs to clean up and end."""
 
     async def act(run: RunHandle[Any]) -> str:
-        requested = await run.cancel(reason, by=by or session.user)
+        requested = await run.cancel(asked.reason, by=asked.by or session.user)
         status = await run.status()
         if not requested and status.terminal:
             return f"{run.id} had already ended: it is {status}"
@@ -197,11 +180,7 @@ async def cancel(
             return f"{run.id} is {status}"
         return f"{run.id} is being cancelled" if requested else f"{run.id} was already being cancelled"
 
-    bulk = Bulk(session, "cancel", "cancelled")
-    async with session.client() as client:
-        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
-        handles = await bulk.choose(client, runs, choice.or_status(*_LIVE), yes=yes)
-        return 0 if handles is None else await bulk.apply(handles, act)
+    return await Bulk(session, "cancel", "cancelled").act(asked, act, *_LIVE)
 
 
 @commands.add(
@@ -209,111 +188,51 @@ async def cancel(
     "stepwell runs retry @failed",
     "stepwell runs retry --status failed --since 24h --workflow fulfil",
 )
-async def retry(
-    session: CliSession,
-    runs: Runs = [],
-    workflow: OneWorkflow = "",
-    status: Statuses = [],
-    since: Since = "",
-    tag: Tags = [],
-    error: ErrorWords = "",
-    yes: Yes = False,
-    by: By = "",
-    reason: Reason = "",
-) -> int:
+async def retry(session: CliSession, asked: RunsOptions) -> int:
     """Retry failed or timed-out runs from where they stopped."""
 
     async def act(run: RunHandle[Any]) -> str:
-        await run.retry(by=by or session.user, reason=reason)
+        await run.retry(by=asked.by or session.user, reason=asked.reason)
         return f"retrying {run.id}"
 
-    bulk = Bulk(session, "retry", "retried")
-    async with session.client() as client:
-        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
-        handles = await bulk.choose(client, runs, choice.or_status("failed", "timed_out"), yes=yes)
-        return 0 if handles is None else await bulk.apply(handles, act)
+    return await Bulk(session, "retry", "retried").act(asked, act, "failed", "timed_out")
 
 
 @commands.add(
     "delete", "stepwell runs delete 0192f0c1d2e3", "stepwell runs delete --status cancelled --since 7d"
 )
-async def delete(
-    session: CliSession,
-    runs: Runs = [],
-    workflow: OneWorkflow = "",
-    status: Statuses = [],
-    since: Since = "",
-    tag: Tags = [],
-    error: ErrorWords = "",
-    yes: Yes = False,
-    by: By = "",
-    reason: Reason = "",
-) -> int:
+async def delete(session: CliSession, asked: RunsOptions) -> int:
     """Delete runs that have ended, and all runs below them, for good."""
 
     async def act(run: RunHandle[Any]) -> str:
-        await run.delete(by=by or session.user, reason=reason)
+        await run.delete(by=asked.by or session.user, reason=asked.reason)
         return f"deleted {run.id}"
 
-    bulk = Bulk(session, "delete", "deleted")
-    async with session.client() as client:
-        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
-        handles = await bulk.choose(client, runs, choice, yes=yes)
-        return 0 if handles is None else await bulk.apply(handles, act)
+    return await Bulk(session, "delete", "deleted").act(asked, act)
 
 
 @commands.add(
     "hold", "stepwell runs hold @last --reason 'bank is down'", "stepwell runs hold --workflow pay --yes"
 )
-async def hold(
-    session: CliSession,
-    runs: Runs = [],
-    workflow: OneWorkflow = "",
-    status: Statuses = [],
-    since: Since = "",
-    tag: Tags = [],
-    error: ErrorWords = "",
-    yes: Yes = False,
-    by: By = "",
-    reason: Reason = "",
-) -> int:
+async def hold(session: CliSession, asked: RunsOptions) -> int:
     """Stop runs until they are released: they begin nothing new."""
 
     async def act(run: RunHandle[Any]) -> str:
-        changed = await run.hold(by=by or session.user, reason=reason)
+        changed = await run.hold(by=asked.by or session.user, reason=asked.reason)
         return f"{run.id} {'is held' if changed else 'was held before'}"
 
-    bulk = Bulk(session, "hold", "held")
-    async with session.client() as client:
-        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
-        handles = await bulk.choose(client, runs, choice.or_status(*_LIVE), yes=yes)
-        return 0 if handles is None else await bulk.apply(handles, act)
+    return await Bulk(session, "hold", "held").act(asked, act, *_LIVE)
 
 
 @commands.add("release", "stepwell runs release @last", "stepwell runs release --workflow pay --yes")
-async def release(
-    session: CliSession,
-    runs: Runs = [],
-    workflow: OneWorkflow = "",
-    status: Statuses = [],
-    since: Since = "",
-    tag: Tags = [],
-    error: ErrorWords = "",
-    yes: Yes = False,
-    by: By = "",
-    reason: Reason = "",
-) -> int:
+async def release(session: CliSession, asked: RunsOptions) -> int:
     """Let held runs continue."""
 
     async def act(run: RunHandle[Any]) -> str:
-        changed = await run.release(by=by or session.user, reason=reason)
+        changed = await run.release(by=asked.by or session.user, reason=asked.reason)
         return f"{run.id} {'is released' if changed else 'was not held'}"
 
-    bulk = Bulk(session, "release", "released")
-    async with session.client() as client:
-        choice = RunChoice(workflow=workflow, status=status, since=since, tag=tag, error=error)
-        handles = await bulk.choose(client, runs, choice.or_status(*_LIVE), yes=yes)
-        return 0 if handles is None else await bulk.apply(handles, act)
+    return await Bulk(session, "release", "released").act(asked, act, *_LIVE)
 
 
 @commands.add("force", "stepwell runs force @last --reason 'its worker hangs' --yes")
@@ -328,6 +247,39 @@ async def force(session: CliSession, run: Run, yes: Yes = False, by: By = "", re
             return
         ended = await handle.cancel(reason, by=by or session.user, force=True)
     _done(session, handle.id, f"{handle.id} {'is cancelled' if ended else 'had already ended'}")
+
+
+@commands.add(
+    "delay", "stepwell runs delay @waiting 0 --reason 'no need to wait'", "stepwell runs delay 0192f0c1 2h"
+)
+async def delay(
+    session: CliSession,
+    run: Run,
+    to: Annotated[str, typer.Argument(metavar="DURATION", help="From now on, such as 10m; 0 for at once.")],
+    path: Annotated[
+        str, typer.Option("--path", metavar="PATH", help="Path of the timer, if several are open.")
+    ] = "",
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Let the timer of a sleeping run fire sooner, later or at once."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.change_delay(0 if to == "0" else to, path=path, by=by or session.user, reason=reason)
+    _done(session, handle.id, f"the timer of {handle.id} fires {'now' if to == '0' else f'in {to}'}")
+
+
+@commands.add("discard", "stepwell runs discard @last --yes")
+async def discard(session: CliSession, run: Run, yes: Yes = False, by: By = "", reason: Reason = "") -> None:
+    """Stop a test run and delete it with all runs below it, without letting it clean up."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.info()
+        if not session.out.confirm(f"Stop and delete {handle.id}?", yes=yes):
+            session.out.say("nothing was changed")
+            return
+        await handle.discard(by=by or session.user, reason=reason)
+    _done(session, handle.id, f"discarded {handle.id}")
 
 
 @commands.add("skip", "stepwell runs skip @failed --output '{\"paid\": true}' --reason 'paid by hand'")
@@ -347,6 +299,23 @@ async def skip(
         handle = await session.run(client, run)
         await handle.skip(value, path=path, by=by or session.user, reason=reason)
     _done(session, handle.id, f"{handle.id} continues; the failed step counts as completed")
+
+
+@commands.add("set-variable", "stepwell runs set-variable @last amount 120 --reason 'the invoice was wrong'")
+async def set_variable(
+    session: CliSession,
+    run: Run,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a variable of its graph.")],
+    value: Annotated[str, typer.Argument(metavar="JSON", help="Its new value.")],
+    by: By = "",
+    reason: Reason = "",
+) -> None:
+    """Give a variable of a graph run that waits, or is held, another value."""
+    given = json_value("JSON", value)
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        await handle.set_variable(name, given, by=by or session.user, reason=reason)
+    _done(session, handle.id, f"{handle.id} takes {name} in")
 
 
 @commands.add("compensate", "stepwell runs compensate @failed --reason 'customer gave up'")
@@ -377,8 +346,6 @@ async def rerun(
     reason: Reason = "",
 ) -> None:
     """Start a new run with the same input, or from one of its steps, and print its id."""
-    from stepwell.errors import InvalidRequest
-
     if from_step and (input is not None or version):
         raise InvalidRequest(
             f"--{'version' if input is None else 'input'} cannot be combined with --from-step",
@@ -452,21 +419,57 @@ async def fork(
 # Runs as files
 
 
-@commands.add("export", "stepwell runs export @last -o run.json", "stepwell runs export @last | jq .runs")
+@commands.add(
+    "export",
+    "stepwell runs export @last -o run.json",
+    "stepwell runs export @last | jq .runs",
+    "stepwell runs export --status failed --since 7d -o failed/",
+)
 async def export(
     session: CliSession,
-    run: Run,
+    asked: WhichRuns,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write, - is stdout; of several runs the folder."
+        ),
     ] = "-",
 ) -> None:
-    """Write a run and all runs below it as one JSON file."""
+    """Write a run and all runs below it as one JSON file; several runs as one file each."""
+    asked.check("export")
     async with session.client() as client:
-        handle = await session.run(client, run)
-        data = await client.export(handle)
-    write_bytes(output, data)
-    if output != "-":
-        _done(session, handle.id, f"wrote {output}")
+        if len(asked.runs) == 1:
+            handle = await session.run(client, asked.runs[0])
+            write_bytes(output, await client.export(handle))
+            if output != "-":
+                _done(session, handle.id, f"wrote {output}")
+            return
+        folder = _folder(output)
+        ids = [(await session.run(client, run)).id for run in asked.runs]
+        ids += [row.id async for row in matching(client, asked.choice)] if not asked.runs else []
+        with session.out.progress("export", len(ids)) as advance:
+            for run_id in ids:
+                write_bytes(str(folder / f"run-{run_id}.json"), await client.export(run_id))
+                advance(1)
+    if session.out.as_json:
+        session.out.json([{"id": run_id, "file": str(folder / f"run-{run_id}.json")} for run_id in ids])
+    else:
+        session.out.say(f"wrote {len(ids)} files to {folder}")
+
+
+def _folder(output: str) -> Path:
+    if output == "-":
+        raise InvalidRequest(
+            "several runs do not fit into one file", hint="name a folder: --output exported/"
+        )
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{output} cannot be a folder: {error.strerror}", hint="name another one"
+        ) from None
+    return folder
 
 
 @commands.add(

@@ -92,7 +92,14 @@ async def show(session: CliSession, run: Run) -> None:
         row, why, overview = await handle.info(), await handle.why(), await _overview(handle)
     reason = {"code": why.code, "text": why.text, "until": time_text(why.until)}
     data = {**whole_run_data(row), **overview, "why": reason}
-    session.out.fields(data, shown={"why": why.text})
+    shown = {"why": why.text}
+    traceback = ""
+    if error := data["error"]:
+        shown["error"] = f"{error.get('message', '')} [{error.get('code', '')}]"
+        traceback = str(error.get("traceback", ""))
+    session.out.fields(data, shown=shown)
+    if traceback and not session.out.as_json:
+        session.out.line(f"\n{traceback.rstrip()}", "dim")
 
 
 commands.add("get", "stepwell runs get @last", hidden=True)(show)  # its name in earlier releases
@@ -129,12 +136,20 @@ async def why(session: CliSession, run: Run) -> None:
         session.out.say(f"  {next_step(session, handle.id, wait)}")
 
 
+def _decider(wait: OpenWait) -> str:
+    """Return the option that names one who may decide, if not everybody may."""
+    if not wait.assignees:
+        return ""
+    kind, _, role = wait.assignees[0].partition(":")
+    return f" --role {role}" if kind == "role" and role else f" --by {wait.assignees[0]}"
+
+
 def next_step(session: CliSession, run: str, wait: OpenWait) -> str:
     """Return the command that answers an open wait, or when it ends by itself."""
     if wait.what == "signal":
         return session.command(f"runs signal {run} {wait.name} --payload JSON")
     if wait.what == "approval":
-        return session.command(f"runs decide {run} approved --path {wait.path}")
+        return session.command(f"approvals approve {run} --path {wait.path}{_decider(wait)}")
     if wait.what == "trigger":
         names = "|".join(choice.name for choice in wait.choices) or wait.name
         return session.command(f"runs trigger {run} {names}")

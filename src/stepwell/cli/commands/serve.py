@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from stepwell.app import Engine
     from stepwell.server.app import ServerApp
     from stepwell.server.proxy import TrustedProxy
+    from stepwell.store.base import Store
 
 TOKEN = "STEPWELL_LAUNCH_TOKEN"
 _LOOK = 0.3  # seconds between two looks at the files
+FILES = (".py", ".json", ".yaml", ".yml")
 
 commands = Commands()
 Host = Annotated[
@@ -83,7 +85,8 @@ def serve(
 
     write_log(log_format(log_as))
     session.must_exist()
-    engine = Engine(session.database, worker=False, codec=session.codec)
+    database = session.database if session.codec is not None else asyncio.run(_without_codec(session))
+    engine = Engine(database, worker=False, codec=session.codec)
     trusted = None
     if user_header:
         addresses = [address for address in proxy.split(",") if address.strip()]
@@ -114,6 +117,7 @@ def dev(
 
     Without --database it works on SQLite in .stepwell, which version control ignores.
     """
+    from stepwell.errors import InvalidDefinition
     from stepwell.server.listener import bind
 
     shown = metrics_place(metrics)
@@ -121,11 +125,28 @@ def dev(
         write_log(log_format(log_as))
         _child(session, source, fd, host, host_name, no_auth=no_auth, metrics=shown)
         return
+    if source.endswith(FILES) and not Path(source).is_file():
+        raise InvalidDefinition(f"there is no file {source}", hint="name a module or a .py or .json file")
     names = [word for name in host_name for word in ("--host-name", name)]
     own = ["--host", host, *names, *(["--no-auth"] if no_auth else []), *session.words]
     own += ["--metrics", metrics, "--log-format", log_format(log_as)]
     with bind(host, port) as listener:
+        _access(listener, host, host_name, no_auth=no_auth)  # a changed file would not help
         _Parent(session, source, own, listener).run()
+
+
+async def _without_codec(session: CliSession) -> str | Store:
+    """Return the database; an encrypted one as a store that shows everything but payloads."""
+    from stepwell.store.open import open_store
+    from stepwell.store.sealed import needs_codec, sealed
+
+    if not await needs_codec(open_store(session.database)):
+        return session.database
+    session.out.say(
+        "payloads are encrypted, and this server has no key: they are shown as encrypted, and what would "
+        "write one is refused; set STEPWELL_ENCRYPTION_KEY or --codec"
+    )
+    return sealed(open_store(session.database))
 
 
 def _child(
@@ -169,9 +190,15 @@ def _app(
     *,
     no_auth: bool,
 ) -> ServerApp:
-    from stepwell.errors import SettingsInvalid
-    from stepwell.server.access import LOOPBACK
     from stepwell.server.app import asgi
+
+    return asgi(engine, **_access(listener, host, host_name, no_auth=no_auth), proxy=proxy)
+
+
+def _access(listener: socket.socket, host: str, host_name: Sequence[str], *, no_auth: bool) -> dict[str, Any]:
+    """Return who may call, and from where; SettingsInvalid for what would let anybody in."""
+    from stepwell.errors import SettingsInvalid
+    from stepwell.server.access import LOOPBACK, Access
 
     if no_auth and listener.getsockname()[0] not in ("127.0.0.1", "::1"):
         raise SettingsInvalid(
@@ -179,7 +206,9 @@ def _app(
             hint="everybody who reaches that address would be admin; leave out --no-auth",
         )
     token = os.environ.get(TOKEN) or None
-    return asgi(engine, token=token, hosts=[*LOOPBACK, *host_name], auth=not no_auth, proxy=proxy)
+    settings = {"token": token, "hosts": [*LOOPBACK, *host_name], "auth": not no_auth}
+    Access(**settings)  # type: ignore[arg-type]
+    return settings
 
 
 def _announce(session: CliSession, app: ServerApp, listener: socket.socket, what: str, metrics: str) -> None:
@@ -188,6 +217,8 @@ def _announce(session: CliSession, app: ServerApp, listener: socket.socket, what
     url = address(listener)
     opened = f"{url}/?t={app.access.token}" if app.access.auth else url
     session.out.say(f"serving {what}\n  open   {opened}\n  API    {url}/api/v1")
+    if what != (database := redacted(session.database)):
+        session.out.say(f"  data   {database}")
     if metrics:
         session.out.say(f"  shows  {metrics}")
     if session.out.as_json:
@@ -214,7 +245,7 @@ class _Parent:
         while not self._stopping:
             seen = dict(_files(self._source))
             child = self._spawn()
-            self._wait_for_change(seen)
+            self._wait_for_change(seen, child)
             if child.poll() is None:
                 child.send_signal(signal.SIGTERM)
             child.wait()
@@ -222,8 +253,12 @@ class _Parent:
                 self._session.out.say("changed: starting again")
         self._session.out.say("stopped; nothing was left half done")
 
-    def _wait_for_change(self, seen: dict[str, int]) -> None:
+    def _wait_for_change(self, seen: dict[str, int], child: subprocess.Popen[bytes]) -> None:
+        announced = False
         while not self._stopping and dict(_files(self._source)) == seen:
+            if child.poll() is not None and not announced:
+                self._session.out.say("nothing is served; waiting for a file to change")
+                announced = True
             time.sleep(_LOOK)
 
     def _stop(self, *_: object) -> None:
@@ -242,10 +277,10 @@ class _Parent:
 
 def _files(source: str) -> Iterator[tuple[str, int]]:
     """Return the Python and graph files beside the source, with the time of their last change."""
-    path = Path(source if source.endswith((".py", ".json", ".yaml", ".yml")) else source.replace(".", "/"))
+    path = Path(source if source.endswith(FILES) else source.replace(".", "/"))
     folder = path if path.is_dir() else path.parent
     for file in sorted(folder.glob("*")):
-        if file.suffix in (".py", ".json", ".yaml", ".yml"):
+        if file.suffix in FILES:
             try:
                 yield str(file), file.stat().st_mtime_ns
             except FileNotFoundError:  # an editor replaces it at this moment

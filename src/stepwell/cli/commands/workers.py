@@ -36,7 +36,7 @@ async def list_(session: CliSession) -> None:
 
 
 def _state(row: dict[str, Any]) -> str:
-    return "alive" if row["alive"] else "silent"
+    return "draining" if row["draining"] or row["leaving"] else "alive" if row["alive"] else "silent"
 
 
 async def worker_rows(session: CliSession, client: Client) -> list[dict[str, Any]]:
@@ -53,6 +53,8 @@ async def worker_rows(session: CliSession, client: Client) -> list[dict[str, Any
             "steps": sorted(need.removeprefix("step:") for need in worker.needs if need.startswith("step:")),
             "alive": worker.lease_until > now,
             "lease_until": time_text(worker.lease_until),
+            "leaving": worker.leaving,
+            "draining": worker.draining,
         }
         for worker in await client.workers()
     ]
@@ -86,7 +88,6 @@ async def drain(
     reason: Reason = "",
 ) -> None:
     """Ask a worker to let its steps end and exit."""
-    session.need_database("workers drain")
     async with session.client(payloads=False) as client:
         rows = await worker_rows(session, client)
         ids = [row["id"] for row in rows if worker in (row["id"], row["name"])]

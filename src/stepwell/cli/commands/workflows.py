@@ -70,36 +70,11 @@ async def show(session: CliSession, workflow: Workflow) -> None:
     session.out.fields(_data(named[workflow]))
 
 
-async def _definitions(session: CliSession, workflow: str) -> list[Definition]:
-    """Return the stored versions of a workflow, oldest first."""
-    from stepwell.domain.suggest import did_you_mean
-
-    session.need_database("workflows versions and draw")
-    async with session.client() as client:
-        listed = await client.store.list_definitions(client.workspace)
-    names = sorted({d.name for d in listed})
-    definitions = [d for d in listed if d.name == workflow]
-    if not definitions:
-        hint = did_you_mean(workflow, names) or "see `stepwell workflows list`"
-        raise UnknownWorkflow(f"no workflow {excerpt(workflow)} is known", hint=hint)
-    return definitions
-
-
-async def _definition(session: CliSession, workflow: str, version: str) -> Definition:
-    definitions = await _definitions(session, workflow)
-    if not version:
-        return definitions[-1]
-    for definition in definitions:
-        if definition.version == version:
-            return definition
-    known = ", ".join(d.version for d in definitions)
-    raise UnknownWorkflow(f"{workflow} has no version {excerpt(version)}", hint=f"it has: {known}")
-
-
 @commands.add("versions", "stepwell workflows versions fulfil")
 async def versions(session: CliSession, workflow: Workflow) -> None:
     """List the stored versions of a workflow, oldest first."""
-    definitions = await _definitions(session, workflow)
+    async with session.client() as client:
+        definitions = await client.versions(workflow)
     if session.out.as_json:
         session.out.json(
             [
@@ -174,7 +149,8 @@ async def draw(
     if source:
         text = _drawn_source(source, workflow, format)
     else:
-        text = _drawn(await _definition(session, workflow, version), format)
+        async with session.client() as client:
+            text = _drawn(await client.definition(workflow, version), format)
     if session.out.as_json and format != "json":
         session.out.json({"workflow": workflow, "format": format, "drawing": text})
     else:
@@ -195,34 +171,10 @@ def _drawn_source(source: str, workflow: str, format: str) -> str:
     raise UnknownWorkflow(f"{source} has no workflow {excerpt(workflow)}", hint="name one that it defines")
 
 
-def _drawn(definition: Definition, format: str) -> str:
-    """Draw a stored definition; nothing but its description is needed."""
-    import msgspec
+def _drawn(definition: Definition, format: Any) -> str:
+    from stepwell.authoring.drawing import drawn
 
-    if format == "json":
-        return definition.body.decode()
-    body = msgspec.json.decode(definition.body)
-    if definition.kind.startswith("graph"):
-        from stepwell.authoring.graphs.format import drawing
-
-        return drawing.svg(body) if format == "svg" else drawing.mermaid(body)
-    if definition.kind != "machine":
-        raise InvalidRequest(
-            f"{definition.name} is a function, which is not drawn",
-            hint="watch a run of it: stepwell watch RUN",
-        )
-    if format == "svg":
-        raise InvalidRequest(
-            "the picture of a machine needs its code", hint="add --source FILE, or use --format mermaid"
-        )
-    names = {place["name"]: f"p{number}" for number, place in enumerate(body["places"])}
-    lines = ["stateDiagram-v2"]
-    lines += [f'    state "{place}" as {name}' for place, name in names.items()]
-    lines.append(f"    [*] --> {names[body['start']]}")
-    for transition in body["transitions"]:
-        for source in transition["sources"]:
-            lines.append(f"    {names[source]} --> {names[transition['target']]}: {transition['name']}")
-    return "\n".join([*lines, *(f"    {names[place]} --> [*]" for place in body["ends"])])
+    return definition.body.decode() if format == "json" else drawn(definition, format)
 
 
 @commands.add(
@@ -291,7 +243,6 @@ async def save(
     """Save a graph as a draft in the database, and publish it."""
     from stepwell.authoring.graphs.workflow import read_graph
 
-    session.need_database("workflows save")
     body = json_value("FILE", "-") if file == "-" else read_graph(file)
     who = by or session.user
     async with session.engine() as engine:
@@ -317,7 +268,6 @@ async def save(
 @commands.add("publish", "stepwell workflows publish review")
 async def publish(session: CliSession, workflow: Workflow, by: By = "") -> None:
     """Make the draft of a saved graph a version; an unchanged draft makes no new one."""
-    session.need_database("workflows publish")
     async with session.engine() as engine:
         version = await engine.library.publish(workflow, by=by or session.user)
     if session.out.as_json:
@@ -338,7 +288,6 @@ async def diff(
     ] = "draft",
 ) -> None:
     """Compare two versions of a saved graph by node and field."""
-    session.need_database("workflows diff")
     async with session.engine() as engine:
         changes = await engine.library.diff(workflow, old, new)
     if session.out.as_json:

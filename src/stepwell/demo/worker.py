@@ -1,0 +1,29 @@
+"""A worker of the demo: `python -m stepwell.demo.worker DATABASE`. It ends with the demo that started it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+
+from stepwell.app import Engine
+from stepwell.demo.workflows import STEPS, WORKFLOWS
+from stepwell.settings import Settings
+
+
+def _end_with_the_demo() -> None:
+    """Wait for the end of the input: the other end of that pipe is held by the demo alone."""
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(database: str) -> None:
+    threading.Thread(target=_end_with_the_demo, daemon=True).start()
+    engine = Engine(database, workflows=WORKFLOWS, steps=STEPS, settings=Settings.from_env())
+    asyncio.run(engine.serve())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,101 @@
+"""Deliveries: requests of other services to webhooks. No key opens them; each webhook checks its own."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from fastapi import Path
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from stepwell.app import Engine
+from stepwell.client.run_webhooks import AddressUsed
+from stepwell.domain.triggers.webhook import WebhookRequest
+from stepwell.errors import NotEndedYet, SecretsKeyMissing, SecretUnreadable, TriggerNotFound, excerpt
+from stepwell.server.json_body import BODY_MAX, parse, read_body
+from stepwell.server.refusal import Refusal
+
+_FORM_MAX = 1000  # fields
+_log = logging.getLogger("stepwell.server")
+
+Workspace = Annotated[str, Path(max_length=200, description="workspace of the webhook")]
+Token = Annotated[str, Path(max_length=300, description="the part of its path that cannot be guessed")]
+
+
+class DeliveryAnswer(BaseModel):
+    """What a delivery did."""
+
+    run: str = Field(description="the run that a delivery with this id started; empty: none")
+    duplicate: bool = Field(description="a delivery with this id came before")
+
+
+async def receive_delivery(request: Request, workspace: Workspace, token: Token) -> Response:
+    """Start the run of a webhook, publish its event, or answer a waiting run. A delivery id counts once."""
+    data = await read_body(request, BODY_MAX)
+    engine: Engine = request.app.state.engine
+    view = engine.within(workspace)
+    delivery = WebhookRequest(
+        {name: value for name, value in request.headers.items() if name != "cookie"},
+        dict(request.query_params),
+        data,
+        lambda: _value(request, data),
+    )
+    try:
+        answer = await view.webhooks.deliver(token, delivery, engine.secret_opener.value)
+    except AddressUsed as error:
+        raise Refusal(410, "WEBHOOK_GONE", error.message, hint="ask the run for a new address") from None
+    except TriggerNotFound:
+        raise _unknown() from None
+    except (SecretUnreadable, SecretsKeyMissing) as error:
+        _log.error("a webhook of workspace %s cannot check its requests: %s", workspace, error)
+        raise Refusal(503, "WEBHOOK_UNAVAILABLE", "this webhook cannot check requests now") from None
+    shown = DeliveryAnswer(run=answer.run, duplicate=answer.duplicate)
+    if answer.reply == "result" and answer.run:
+        return await _result(view, shown, answer.wait)
+    return JSONResponse(shown.model_dump(), status_code=200 if answer.duplicate else 202)
+
+
+async def _result(engine: Engine, shown: DeliveryAnswer, seconds: float) -> Response:
+    """Answer with the result of the run, or with 202 when it takes longer than the sender waits."""
+    try:
+        result = await engine.handle(shown.run).result(seconds)
+    except NotEndedYet:
+        return JSONResponse(shown.model_dump(), status_code=202)
+    return JSONResponse({**shown.model_dump(), "result": result})
+
+
+def _value(request: Request, data: bytes) -> Any:
+    """Return the body as a value: JSON, the fields of a form, or text. There are no uploads."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not data:
+        return None
+    if kind == "application/json" or kind.endswith("+json"):
+        return parse(data)
+    if kind == "application/x-www-form-urlencoded":
+        try:
+            pairs = parse_qsl(
+                data.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=_FORM_MAX
+            )
+        except ValueError:
+            raise Refusal(
+                400, "FORM_INVALID", f"the form is not valid, or has more than {_FORM_MAX} fields"
+            ) from None
+        return dict(pairs)
+    if kind in ("", "text/plain"):
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise Refusal(400, "ENCODING", "the body is not UTF-8") from None
+    raise Refusal(
+        415,
+        "CONTENT_TYPE",
+        f"a webhook does not read {excerpt(kind)}",
+        hint="send JSON, a URL-encoded form or text",
+    )
+
+
+def _unknown() -> Refusal:
+    return Refusal(404, "WEBHOOK_NOT_FOUND", "there is no webhook at this address")
