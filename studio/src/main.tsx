@@ -3,11 +3,13 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiProblem } from "./api/client";
+import { applyPreferences } from "./components/preferences";
 import { makeRouter } from "./routes";
 import { applyTheme } from "./shell/theme";
 import "./styles/index.css";
 
 applyTheme();
+applyPreferences();
 
 const queries = new QueryClient({
   defaultOptions: {

@@ -8,7 +8,7 @@ import {
 } from "@tanstack/react-router";
 import { root } from "./api/client";
 import { demoQuery } from "./api/demo";
-import { meQuery } from "./api/queries";
+import { countsQuery, meQuery } from "./api/queries";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
 import { Shell } from "./shell/Shell";
 
@@ -45,7 +45,9 @@ export function makeRouter(queries: QueryClient) {
     getParentRoute: () => shell,
     path: "/",
     beforeLoad: async () => {
-      throw redirect({ to: (await queries.ensureQueryData(demoQuery)) ? "/demo" : "/runs" });
+      if (await queries.ensureQueryData(demoQuery)) throw redirect({ to: "/demo" });
+      const { total } = await queries.ensureQueryData(countsQuery);
+      throw redirect({ to: total ? "/runs" : "/workflows" }); // a first visit has nothing to look at yet
     },
   });
   const approve = createRoute({
@@ -61,12 +63,14 @@ export function makeRouter(queries: QueryClient) {
       page("/demo", () => import("./pages/DemoPage"), "DemoPage"),
       page("/runs", () => import("./pages/runs/RunsPage"), "RunsPage"),
       page("/runs/$id", () => import("./pages/run/RunPage"), "RunPage"),
-      page("/workflows", () => import("./pages/WorkflowsPage"), "WorkflowsPage"),
-      page("/workflows/$name", () => import("./pages/WorkflowPage"), "WorkflowPage"),
+      page("/workflows", () => import("./pages/workflows/WorkflowsPage"), "WorkflowsPage"),
+      page("/workflows/$name", () => import("./pages/workflows/WorkflowPage"), "WorkflowPage"),
       page("/approvals", () => import("./pages/approvals/ApprovalsPage"), "ApprovalsPage"),
-      page("/workers", () => import("./pages/WorkersPage"), "WorkersPage"),
-      page("/settings", () => import("./pages/SettingsPage"), "SettingsPage"),
-      page("/settings/$section", () => import("./pages/SettingsPage"), "SettingsPage"),
+      page("/schedules", () => import("./pages/schedules/SchedulesPage"), "SchedulesPage"),
+      page("/webhooks", () => import("./pages/webhooks/WebhooksPage"), "WebhooksPage"),
+      page("/workers", () => import("./pages/workers/WorkersPage"), "WorkersPage"),
+      page("/settings", () => import("./pages/settings/SettingsPage"), "SettingsPage"),
+      page("/settings/$section", () => import("./pages/settings/SettingsPage"), "SettingsPage"),
     ]),
   ]);
   return createRouter({

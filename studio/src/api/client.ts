@@ -21,6 +21,7 @@ export class ApiProblem extends Error {
     message: string,
     readonly hint = "",
     readonly field = "",
+    readonly context: Record<string, string> = {},
   ) {
     super(message);
     this.name = "ApiProblem";
@@ -46,5 +47,6 @@ export async function ask<T>(call: Promise<Answer<T>>): Promise<T> {
     told.message ?? answer.response.statusText,
     told.hint ?? "",
     told.field ?? "",
+    told.context ?? {},
   );
 }

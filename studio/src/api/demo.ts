@@ -3,8 +3,10 @@ import { ApiProblem, root } from "./client";
 
 /** The routes that only `stepwell demo` has, so they are not in the generated types. */
 export interface Demo {
-  run: string;
+  run: string; // the order that moves
+  seeded: Record<string, string>; // ids of the other runs, by key
   workers: { id: string; pid: number; alive: boolean; lease_until: string | null }[];
+  pids: Record<string, number>; // of all workers so far, by id
   killed_pid: number | null;
   killed_at: string | null;
   lease_seconds: number;

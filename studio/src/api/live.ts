@@ -9,9 +9,51 @@ export type LiveState = "connecting" | "live" | "reconnecting" | "paused" | "off
 interface LiveStore {
   state: LiveState;
   since: number; // when the stream was last known to be up to date
+  lost: number; // attempts to connect that failed since then
+  retryAt: number; // when the next attempt is made; 0: now
 }
 
-export const useLive = create<LiveStore>(() => ({ state: "connecting", since: Date.now() }));
+export const useLive = create<LiveStore>(() => ({
+  state: "connecting",
+  since: Date.now(),
+  lost: 0,
+  retryAt: 0,
+}));
+
+const RETRY_MAX = 10_000;
+const POLL = 3_000;
+const STREAMS_MAX = 4; // of all tabs: a browser opens six connections to a server, and pages need some of them
+
+/** One of the few streams that the tabs of a browser share. */
+class StreamSlot {
+  private letGo: (() => void) | null = null;
+
+  async take(): Promise<boolean> {
+    if (this.letGo || !navigator.locks) return true; // without locks only hidden tabs give way
+    for (let slot = 0; slot < STREAMS_MAX; slot++)
+      if (await this.taken(`stepwell.stream.${slot}`)) return true;
+    return false;
+  }
+
+  private taken(name: string): Promise<boolean> {
+    return new Promise((answer) => {
+      void navigator.locks.request(name, { ifAvailable: true }, (lock) => {
+        answer(lock !== null);
+        return (
+          lock &&
+          new Promise<void>((release) => {
+            this.letGo = release;
+          })
+        );
+      });
+    });
+  }
+
+  release(): void {
+    this.letGo?.();
+    this.letGo = null;
+  }
+}
 
 type Listener = (name: string, data: unknown) => void;
 const NAMES = ["reset", "runs", "batch", "end", "error", "resume"];
@@ -23,6 +65,9 @@ class Connection {
   private lastId = "";
   private scheduled = false;
   private attempts = 0;
+  private timer = 0;
+  private missed = false; // the stream was away since it was last open
+  private readonly slot = new StreamSlot();
 
   constructor() {
     document.addEventListener("visibilitychange", () => this.refresh());
@@ -58,6 +103,7 @@ class Connection {
     const topics = [...this.listeners.keys()].sort().join(",");
     if (document.hidden) {
       this.close();
+      this.slot.release();
       useLive.setState({ state: "paused" });
       return;
     }
@@ -66,15 +112,40 @@ class Connection {
     this.close();
     this.opened = topics;
     if (!topics) return;
+    useLive.setState({ retryAt: 0 });
+    void this.slot.take().then((taken) => {
+      if (this.source || this.opened !== topics || document.hidden) return;
+      if (taken) this.open(topics);
+      else this.poll();
+    });
+  }
+
+  private open(topics: string): void {
     const after = this.lastId ? `&after=${encodeURIComponent(this.lastId)}` : "";
     const source = new EventSource(`${root}/api/v1/stream?topics=${encodeURIComponent(topics)}${after}`);
     this.source = source;
     source.onopen = () => {
       this.attempts = 0;
-      useLive.setState({ state: "live", since: Date.now() });
+      useLive.setState({ state: "live", since: Date.now(), lost: 0, retryAt: 0 });
+      if (this.missed) this.catchUp();
+      this.missed = false;
     };
     source.onerror = () => this.lost(source);
     for (const name of NAMES) source.addEventListener(name, (event) => this.received(name, event));
+  }
+
+  /** Other tabs have the streams: look now and then, and whether one has become free. */
+  private poll(): void {
+    this.missed = true;
+    useLive.setState({ state: "live", since: Date.now(), lost: 0, retryAt: 0 });
+    this.catchUp();
+    this.timer = window.setTimeout(() => this.refresh(), POLL);
+  }
+
+  /** Let every listener read again what it may have missed. */
+  private catchUp(): void {
+    for (const listeners of [...this.listeners.values()])
+      for (const listener of listeners) listener("reset", null);
   }
 
   private received(name: string, event: Event): void {
@@ -87,17 +158,24 @@ class Connection {
     }
   }
 
+  /** Connect again by ourselves, later each time: a browser does not say when it will, and gives up on some answers. */
   private lost(source: EventSource): void {
     if (source !== this.source) return;
+    this.close();
+    this.missed = true;
     this.attempts += 1;
-    useLive.setState({ state: this.attempts > 3 ? "offline" : "reconnecting" });
-    if (source.readyState === EventSource.CLOSED) {
-      this.close();
-      window.setTimeout(() => this.refresh(), Math.min(1000 * this.attempts, 10_000));
-    }
+    const wait = Math.min(1000 * 2 ** (this.attempts - 1), RETRY_MAX);
+    useLive.setState((before) => ({
+      state: this.attempts > 3 ? "offline" : "reconnecting",
+      since: before.state === "live" ? Date.now() : before.since,
+      lost: this.attempts,
+      retryAt: Date.now() + wait,
+    }));
+    this.timer = window.setTimeout(() => this.refresh(), wait);
   }
 
   private close(): void {
+    window.clearTimeout(this.timer);
     this.source?.close();
     this.source = null;
   }

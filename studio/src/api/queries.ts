@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { asQuery, type RunFilters } from "../domain/filters";
-import { api, ask } from "./client";
+import { asQuery, countable, groupQuery, moment, type RunFilters } from "../domain/filters";
+import type { Bucket } from "../domain/histogram";
+import { api, ask, type Run } from "./client";
 
 /** What the pages read, by key. Live events change these caches; nothing is fetched twice for one screen. */
 
@@ -31,6 +32,52 @@ export function runsQuery(filters: RunFilters) {
   });
 }
 
+const BUCKETS = 96;
+
+/** Runs in buckets of time. Filters that only a look at each run can answer have none. */
+export function histogramQuery(filters: RunFilters, buckets = BUCKETS) {
+  return queryOptions({
+    queryKey: ["histogram", filters, buckets],
+    queryFn: async ({ signal }): Promise<Bucket[]> => {
+      const now = Date.now();
+      const since = moment(filters.since, now) || moment(buckets > 1 ? "24h" : "5200w", now);
+      const until = moment(filters.until, now);
+      const answer = await ask(
+        api.GET("/api/v1/histogram", {
+          params: { query: { ...groupQuery(filters), since, ...(until ? { until } : {}), buckets } },
+          signal,
+        }),
+      );
+      return answer.buckets.map((each) => ({ start: Date.parse(each.start), statuses: each.statuses }));
+    },
+    enabled: countable(filters),
+    refetchInterval: buckets > 1 ? 30_000 : false,
+  });
+}
+
+/** Where the runs of these statuses are: one request for all of them, as long as somebody looks. */
+function positions(status: Run["status"][], again: number | false) {
+  return queryOptions({
+    queryKey: ["positions", ...status],
+    queryFn: async ({ signal }) => {
+      const page = await ask(api.GET("/api/v1/runs", { params: { query: { status, limit: 50 } }, signal }));
+      return new Map(page.runs.map((run) => [run.id, run.position ?? null]));
+    },
+    refetchInterval: again,
+  });
+}
+
+/** The runs that workers have now, with where they are. */
+export const workedOnQuery = queryOptions({
+  queryKey: ["worked on"],
+  queryFn: ({ signal }) =>
+    ask(api.GET("/api/v1/runs", { params: { query: { status: ["running"], limit: 50 } }, signal })),
+});
+
+export const positionsQuery = positions(["running", "pending"], 3_000);
+/** How the last runs that failed or were cancelled came to that: their rows in the stream do not say it. */
+export const endingsQuery = positions(["failed", "timed_out", "cancelled"], false);
+
 export function runQuery(id: string) {
   return queryOptions({
     queryKey: ["run", id],
@@ -44,6 +91,16 @@ export function whyQuery(id: string, seq: number) {
     queryKey: ["why", id, seq],
     queryFn: ({ signal }) =>
       ask(api.GET("/api/v1/runs/{run_id}/why", { params: { path: { run_id: id } }, signal })),
+  });
+}
+
+export function overviewQuery(id: string, seq: number) {
+  return queryOptions({
+    queryKey: ["overview", id, seq],
+    queryFn: ({ signal }) =>
+      ask(api.GET("/api/v1/runs/{run_id}/overview", { params: { path: { run_id: id } }, signal })),
+    enabled: seq > 0,
+    placeholderData: (before) => before,
   });
 }
 
@@ -117,3 +174,43 @@ export const approvalCountQuery = queryOptions({
   queryKey: ["counts", "approvals"],
   queryFn: ({ signal }) => ask(api.GET("/api/v1/approvals", { params: { query: { limit: 100 } }, signal })),
 });
+
+export const webhooksQuery = queryOptions({
+  queryKey: ["webhooks"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/webhooks", { params: { query: { limit: 1000 } }, signal })),
+});
+
+/** Names and uses of the secrets, never their values; admins only. */
+export const secretsQuery = queryOptions({
+  queryKey: ["secrets"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/secrets", { params: { query: { limit: 999 } }, signal })),
+});
+
+export const schedulesQuery = queryOptions({
+  queryKey: ["schedules"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/schedules", { params: { query: { limit: 1000 } }, signal })),
+});
+
+export const workersQuery = queryOptions({
+  queryKey: ["workers"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/workers", { signal })),
+});
+
+export const queuesQuery = queryOptions({
+  queryKey: ["queues"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/queues", { signal })),
+});
+
+export const databaseQuery = queryOptions({
+  queryKey: ["database"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/database", { signal })),
+});
+
+/** Versions of a workflow with who made them, oldest first. */
+export function versionsQuery(name: string) {
+  return queryOptions({
+    queryKey: ["workflow", name, "versions"],
+    queryFn: ({ signal }) =>
+      ask(api.GET("/api/v1/workflows/{name}/versions", { params: { path: { name } }, signal })),
+  });
+}

@@ -14,8 +14,9 @@ import {
   useStore,
 } from "@xyflow/react";
 import { Maximize, Minus, Plus } from "lucide-react";
-import { memo, type ReactNode, useEffect, useMemo, useState } from "react";
+import { memo, type ReactNode, useEffect, useLayoutEffect, useMemo, useState } from "react";
 import { create } from "zustand";
+import { Glyph } from "../components/Glyph";
 import type { Drawing, EdgeState } from "../domain/graph";
 import type { StepStatus } from "../domain/status";
 import { type Layout, layout, type PlacedEdge, pathOf, type SizeOf } from "./layout";
@@ -25,6 +26,7 @@ export interface Look {
   status: StepStatus;
   label: string; // for people who do not see it
   content: ReactNode;
+  name?: string; // what is left of it when it is small; none: it is drawn in full
   shape: string; // class
 }
 
@@ -33,13 +35,28 @@ export interface EdgeLook {
   label: ReactNode;
 }
 
+/** How much of a node is drawn, by the zoom: card, name, block with glyph, block alone. */
+export type Level = "card" | "compact" | "block" | "dot";
+
+export function levelOf(zoom: number): Level {
+  if (zoom >= 0.75) return "card";
+  if (zoom >= 0.35) return "compact";
+  return zoom >= 0.15 ? "block" : "dot";
+}
+
 interface LookStore {
+  level: Level;
   nodes: Map<string, Look>;
   edges: Map<string, EdgeLook>;
   selected: string;
 }
 
-const useLooks = create<LookStore>(() => ({ nodes: new Map(), edges: new Map(), selected: "" }));
+const useLooks = create<LookStore>(() => ({
+  level: "card",
+  nodes: new Map(),
+  edges: new Map(),
+  selected: "",
+}));
 
 export interface CanvasProps {
   label: string;
@@ -50,6 +67,7 @@ export interface CanvasProps {
   edges: Map<string, EdgeLook>;
   selected: string;
   select: (id: string) => void;
+  reveal?: boolean; // bring the selected node into sight
   children?: ReactNode;
 }
 
@@ -81,16 +99,21 @@ export function Canvas(props: CanvasProps) {
   );
 }
 
-const FIT = { padding: 0.06, maxZoom: 1 };
+/** Names never fall below 11 px: they grow as the canvas shrinks. In steps, so that a pan draws nothing anew. */
+function counterScale(zoom: number): number {
+  if (zoom >= 0.85) return 1;
+  return Math.round(Math.min(11 / (13 * zoom), 2.2) * 10) / 10;
+}
+
+const FIT = { padding: 0.03, maxZoom: 1 };
 const NODE_TYPES = { run: memo(RunNode) };
 const EDGE_TYPES = { run: memo(RunEdge) };
 
 function Flow(props: CanvasProps & { placed: Layout }) {
   const { drawing, placed } = props;
   const flow = useReactFlow();
-  const level = useStore((state) =>
-    state.transform[2] >= 0.7 ? "card" : state.transform[2] >= 0.35 ? "compact" : "block",
-  );
+  const level = useStore((state) => levelOf(state.transform[2]));
+  useLayoutEffect(() => useLooks.setState({ level }), [level]);
   const nodes = useMemo<Node[]>(() => {
     const parents = new Set(drawing.nodes.map((node) => node.parent));
     return drawing.nodes.flatMap((node) => {
@@ -110,6 +133,12 @@ function Flow(props: CanvasProps & { placed: Layout }) {
       ];
     });
   }, [drawing, placed]);
+  // The name of the selected one is above the nodes around it.
+  const raised = useMemo(
+    () =>
+      nodes.map((node) => (node.id === props.selected && !node.data.group ? { ...node, zIndex: 3 } : node)),
+    [nodes, props.selected],
+  );
   const edges = useMemo<Edge[]>(
     () =>
       drawing.edges.map((edge) => ({
@@ -122,11 +151,29 @@ function Flow(props: CanvasProps & { placed: Layout }) {
     [drawing, placed],
   );
   const large = drawing.nodes.length > 40;
+  const counter = useStore((state) => counterScale(state.transform[2]));
+  const { selected, reveal } = props;
+  // Somebody jumped to a node that is out of sight: bring it in, and move nothing otherwise.
+  useEffect(() => {
+    const at = selected && reveal ? flow.getInternalNode(selected) : undefined;
+    if (!at) return;
+    const { x, y } = at.internals.positionAbsolute;
+    const view = flow.getViewport();
+    const box = document.querySelector(".react-flow")?.getBoundingClientRect();
+    const left = x * view.zoom + view.x;
+    const top = y * view.zoom + view.y;
+    if (box && (left < 0 || top < 0 || left > box.width - 40 || top > box.height - 40)) {
+      void flow.setCenter(x + (at.measured.width ?? 0) / 2, y + (at.measured.height ?? 0) / 2, {
+        zoom: view.zoom,
+        duration: window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 240,
+      });
+    }
+  }, [selected, reveal, flow]);
   return (
-    <div className={`canvas lv-${level}`}>
+    <div className={`canvas lv-${level}`} style={{ "--counter": counter } as React.CSSProperties}>
       <ReactFlow
         aria-label={props.label}
-        nodes={nodes}
+        nodes={raised}
         edges={edges}
         nodeTypes={NODE_TYPES}
         edgeTypes={EDGE_TYPES}
@@ -176,6 +223,11 @@ function Flow(props: CanvasProps & { placed: Layout }) {
             </button>
           </div>
         </Panel>
+        {(level === "block" || level === "dot") && (
+          <Panel position="bottom-right">
+            <p className="lodnote xs">Blocks only below 15 %. Text from 35 %.</p>
+          </Panel>
+        )}
       </ReactFlow>
       {props.children}
     </div>
@@ -195,8 +247,11 @@ function miniColor(node: Node): string {
 function RunNode({ id, data }: NodeProps) {
   const look = useLooks((store) => store.nodes.get(id));
   const selected = useLooks((store) => store.selected === id);
+  const level = useLooks((store) => store.level);
   if (!look) return null;
   const group = data.group === true;
+  const small = !group && !!look.name && (level === "block" || level === "dot");
+  const loud = small && (selected || look.status === "failed");
   return (
     <>
       <Handle type="target" position={Position.Left} isConnectable={false} />
@@ -205,7 +260,9 @@ function RunNode({ id, data }: NodeProps) {
         role="group"
         aria-label={look.label}
       >
-        {look.content}
+        {small ? null : look.content}
+        {small && level === "block" && look.status !== "idle" && <Glyph status={look.status} size={20} />}
+        {loud && <span className="ntag mono">{look.name}</span>}
       </div>
       <Handle type="source" position={Position.Right} isConnectable={false} />
     </>

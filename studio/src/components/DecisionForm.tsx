@@ -1,5 +1,5 @@
 import { useId, useState } from "react";
-import { answerOf, decisionOf } from "../domain/decision";
+import { answerOf, canDeny, decisionOf } from "../domain/decision";
 import { Kbd, modifier } from "./Kbd";
 import { SchemaForm } from "./SchemaForm";
 
@@ -10,39 +10,44 @@ export function DecisionForm(props: {
   problem: string;
   field: string;
   then?: string;
-  decide: (answer: unknown) => void;
+  large?: boolean; // for a page of its own
+  decide: (answer: unknown, reason: string) => void;
 }) {
   const decision = decisionOf(props.form);
+  const size = props.large ? " lg" : "";
   const [comment, setComment] = useState("");
   const id = useId();
   return (
     <SchemaForm
       schema={decision.schema}
       problem={props.problem ? { field: props.field, message: props.problem } : null}
-      submit={(value, button) => props.decide(answerOf(decision, button !== "deny", value, comment))}
+      submit={(value, button) =>
+        props.decide(answerOf(decision, button !== "deny", value, comment), decision.comment ? "" : comment)
+      }
     >
-      {decision.comment && (
-        <div className="field">
-          <label htmlFor={id}>
-            Comment <span className="t3">kept in the log</span>
-          </label>
-          <textarea
-            id={id}
-            className="input"
-            rows={2}
-            value={comment}
-            onChange={(event) => setComment(event.target.value)}
-          />
-        </div>
-      )}
-      <div className="row apbtns">
-        <button type="submit" className="btn primary" disabled={props.busy} value="approve">
-          Approve <Kbd keys={[modifier, "⏎"]} />
+      <div className="field">
+        <label htmlFor={id}>
+          Reason <span className="t3">optional, kept in the log</span>
+        </label>
+        <input
+          id={id}
+          className="input"
+          autoComplete="off"
+          placeholder="What did you check?"
+          value={comment}
+          onChange={(event) => setComment(event.target.value)}
+        />
+      </div>
+      <div className="row apbtns wrap">
+        <button type="submit" className={`btn primary${size}`} disabled={props.busy} value="approve">
+          Approve {!props.large && <Kbd keys={[modifier, "⏎"]} />}
         </button>
-        {decision.kind !== "form" && (
-          <button type="submit" className="btn danger-quiet" disabled={props.busy} value="deny">
+        {canDeny(decision) ? (
+          <button type="submit" className={`btn danger-quiet${size}`} disabled={props.busy} value="deny">
             Deny
           </button>
+        ) : (
+          <span className="t3 xs">The workflow asks for a form that cannot say no.</span>
         )}
         <span className="grow" />
         {props.then && <span className="t3 xs">{props.then}</span>}

@@ -8,11 +8,13 @@ export function EmptyState(props: {
   children?: ReactNode;
   action?: ReactNode;
   bad?: boolean;
+  whole?: boolean; // it is all that the page says
 }) {
+  const Title = props.whole ? "h1" : "h2";
   return (
     <div className={props.bad ? "empty2 err" : "empty2"}>
       <span className={props.bad ? "eicon bad" : "eicon"}>{props.icon}</span>
-      <h2>{props.title}</h2>
+      <Title>{props.title}</Title>
       {props.children && <p className="t2">{props.children}</p>}
       {props.action && <div className="row">{props.action}</div>}
     </div>
@@ -20,10 +22,11 @@ export function EmptyState(props: {
 }
 
 /** A command to type, with a button that copies it. */
-export function Command({ text }: { text: string }) {
+export function Command({ text, big }: { text: string; big?: boolean }) {
   return (
-    <code className="cmd">
+    <code className={big ? "cmd big" : "cmd"}>
       {text}
+      {big && <span className="grow" />}
       <CopyButton text={text} label={`Copy ${text}`} />
     </code>
   );

@@ -1,15 +1,19 @@
 import { type FormEvent, type ReactNode, useId, useMemo, useState } from "react";
-import { type Field, formShape, initial, readForm, type Typed } from "../domain/schema";
+import { type Field, formShape, initial, readForm, type Typed, typedOf } from "../domain/schema";
 
 /** A form from a JSON Schema. Errors stand at their field; the buttons are the caller's. */
 export function SchemaForm(props: {
   schema: unknown;
   problem?: { field: string; message: string } | null;
+  value?: unknown; // to begin with, instead of the defaults of the schema
+  changed?: (value: unknown) => void; // what is typed, as far as it can be read
   submit: (value: unknown, button: string) => void;
   children: ReactNode;
 }) {
   const shape = useMemo(() => formShape(props.schema), [props.schema]);
-  const [typed, setTyped] = useState<Typed>(() => (shape ? initial(shape) : {}));
+  const [typed, setTyped] = useState<Typed>(() =>
+    shape ? { ...initial(shape), ...(props.value === undefined ? {} : typedOf(shape, props.value)) } : {},
+  );
   const [errors, setErrors] = useState<Record<string, string>>({});
   const submitted = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -32,7 +36,11 @@ export function SchemaForm(props: {
       onSubmit={submitted}
       noValidate
       onKeyDown={(event) => {
-        if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) event.currentTarget.requestSubmit();
+        if (event.key !== "Enter" || !(event.metaKey || event.ctrlKey)) return;
+        event.preventDefault();
+        const deny = event.shiftKey && event.currentTarget.querySelector<HTMLButtonElement>("[value=deny]");
+        if (deny) event.currentTarget.requestSubmit(deny);
+        else if (!event.shiftKey) event.currentTarget.requestSubmit();
       }}
     >
       {shape?.fields.map((field) => (
@@ -41,7 +49,11 @@ export function SchemaForm(props: {
           field={field}
           value={typed[field.name] ?? ""}
           error={errors[field.name] ?? (told?.field.endsWith(field.name) ? told.message : "")}
-          change={(value) => setTyped((before) => ({ ...before, [field.name]: value }))}
+          change={(value) => {
+            const now = { ...typed, [field.name]: value };
+            setTyped(now);
+            props.changed?.(readForm(shape, now).value);
+          }}
         />
       ))}
       {told && !shape?.fields.some((field) => told.field.endsWith(field.name)) && (

@@ -18,6 +18,17 @@ export function isFailure(event: RunEvent): boolean {
   return /failed$|timed_out$|^lease_lost$/.test(event.kind) || event.data.outcome === "timed_out";
 }
 
+/** "592 tokens (512 in, 80 out), cost 0.004": what a model used, '' if there was none. */
+export function usageWords(used: { input: number; output: number; cost: number }): string {
+  const count = (value: number) => value.toLocaleString("en");
+  const tokens = used.input + used.output;
+  const parts = [
+    tokens > 0 && `${count(tokens)} tokens (${count(used.input)} in, ${count(used.output)} out)`,
+    used.cost > 0 && `cost ${Number(used.cost.toPrecision(3))}`,
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+
 export function summary(event: RunEvent): string {
   const { data } = event;
   const error = asProblem(data.error);
@@ -46,6 +57,20 @@ export function summary(event: RunEvent): string {
       return `${String(data.seconds)} s`;
     case "child_started":
       return `${String(data.workflow)} ${String(data.run)}`;
+    case "usage_reported":
+      return usageWords({
+        input: Number(data.input_tokens ?? 0),
+        output: Number(data.output_tokens ?? 0),
+        cost: Number(data.cost ?? 0),
+      });
+    case "details_reported":
+      return brief(data.details, 120);
+    case "loop_started":
+      return typeof data.count === "number" ? `${data.count} items` : "";
+    case "loop_advanced":
+      return `${String(data.done)} of ${String(data.count)}`;
+    case "loop_completed":
+      return `${String(data.done)} done${data.failed ? `, ${String(data.failed)} failed` : ""}`;
     case "progress":
       return [data.total ? `${String(data.done)} / ${String(data.total)}` : String(data.done), data.text]
         .filter(Boolean)

@@ -23,7 +23,11 @@ export interface DrawnEdge {
 export interface Drawing {
   nodes: DrawnNode[];
   edges: DrawnEdge[];
+  ordered?: boolean; // nodes stand in the order in which they are reached
 }
+
+/** Nodes that only hold others together: they have no number, and no row in the outline. */
+export const GATES: readonly string[] = ["start", "fork", "merge"];
 
 export interface NodeState {
   status: StepStatus;
@@ -100,8 +104,9 @@ export function nodeStates(
   let order = 0;
   const reached = [...rowsOf.entries()].sort((a, b) => (a[1][0]?.first ?? 0) - (b[1][0]?.first ?? 0));
   const orderOf = new Map<string, number>();
+  const gates = new Set(drawing.nodes.filter((node) => GATES.includes(node.type)).map((node) => node.id));
   for (const [id, rows] of reached)
-    if (rows.some((row) => statusAt(row, seq) !== "skipped")) orderOf.set(id, ++order);
+    if (!gates.has(id) && rows.some((row) => statusAt(row, seq) !== "skipped")) orderOf.set(id, ++order);
   for (const node of drawing.nodes) {
     const rows = rowsOf.get(node.id) ?? [];
     const last = rows.at(-1);
@@ -162,6 +167,27 @@ export function nodeFact(row: Row, seq: number, now: number, span: (ms: number) 
   }
 }
 
+/**
+ * Ways out after an error whose target has no other way in: edge -> the node before its source. The target
+ * stands above or below its source, so that the drawing is no wider for it.
+ */
+export function besideTheirSource(drawing: Drawing): Map<string, string> {
+  const into = new Map<string, DrawnEdge[]>();
+  for (const edge of drawing.edges) into.set(edge.target, [...(into.get(edge.target) ?? []), edge]);
+  const parents = new Map(drawing.nodes.map((node) => [node.id, node.parent]));
+  const holders = new Set(drawing.nodes.map((node) => node.parent));
+  const out = new Map<string, string>();
+  for (const edge of drawing.edges) {
+    const before = into.get(edge.source)?.[0]?.source;
+    const alike = parents.get(edge.source) === parents.get(edge.target);
+    const plain = !holders.has(edge.source) && !holders.has(edge.target);
+    const only = into.get(edge.target)?.length === 1;
+    if (edge.handle === "error" && !drawing.ordered && before && alike && plain && only)
+      out.set(edge.id, before);
+  }
+  return out;
+}
+
 // State charts
 
 interface RawMachine {
@@ -189,6 +215,8 @@ export function chartDrawing(definition: unknown): Drawing {
     name: place.name,
     rule: "",
   }));
+  const order = walk(raw);
+  nodes.sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
   const edges = (raw.transitions ?? []).flatMap((transition) =>
     transition.sources.flatMap((source) => {
       const handle = transition.wait ? "wait" : "out";
@@ -211,7 +239,21 @@ export function chartDrawing(definition: unknown): Drawing {
       return [main, ...more];
     }),
   );
-  return { nodes, edges };
+  return { nodes, edges, ordered: true };
+}
+
+/** Places in the order in which a run can first reach them, so that the chart reads from left to right. */
+function walk(raw: RawMachine): string[] {
+  const all = (raw.places ?? []).map((place) => place.name);
+  const out = (raw.places ?? []).filter((place) => place.kind === "start").map((place) => place.name);
+  for (let at = 0; at < out.length; at++) {
+    for (const transition of raw.transitions ?? []) {
+      if (!transition.sources.includes(out[at] ?? "")) continue;
+      const targets = [transition.target, transition.on_error, transition.on_timeout, transition.retry?.then];
+      for (const target of targets) if (target && !out.includes(target)) out.push(target);
+    }
+  }
+  return [...out, ...all.filter((name) => !out.includes(name))];
 }
 
 /** Visits of every place and every transition, and the place where the run is. */

@@ -1,12 +1,17 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { answer } from "./answer";
-import { fold, placeAt, type RunEvent, runStatusAt, statusAt } from "./run";
-import { joined, timeline } from "./timeline";
+import { errorKind, fieldOf } from "./errors";
+import { usageWords } from "./eventKinds";
+import { besideTheirSource } from "./graph";
+import { repeated } from "./rerun";
+import { fold, placeAt, type RunEvent, runStatusAt, statusAt, usedAt } from "./run";
+import { densityOf, timeline } from "./timeline";
 
 /** Runs that the engine made, with what it says of them after every event (tools/recorded_runs.py). */
 interface Recorded {
   events: (Omit<RunEvent, "at"> & { at: string })[];
+  used: { input: number; output: number; cost: number }; // what the row of the run says
   moments: { seq: number; ended: string; steps: Record<string, string>; waits: string[]; place: string }[];
 }
 
@@ -17,7 +22,7 @@ function recorded(name: string): Recorded & { run: RunEvent[] } {
   return { ...file, run: file.events.map((event) => ({ ...event, at: Date.parse(event.at) })) };
 }
 
-const NAMES = ["function", "failed", "machine", "graph"] as const;
+const NAMES = ["function", "failed", "machine", "graph", "loop"] as const;
 
 describe.each(NAMES)("a recorded %s run", (name) => {
   const { run, moments } = recorded(name);
@@ -90,6 +95,36 @@ test("a failed run says where, how often and why", () => {
   ).toBe("Failed at decline after 3 attempts: RuntimeError: card declined");
 });
 
+test("what models used is counted as the engine counts it, and a loop by its items", () => {
+  const { run, used } = recorded("loop");
+  const model = fold(run);
+  const asked = model.rows.filter((row) => row.name === "ask");
+  const loop = model.byPath.get("0/each");
+
+  expect(usedAt(model.rows, model.last)).toEqual(used);
+  expect(used).toEqual({ input: 80, output: 8, cost: 1 });
+  expect(usageWords(used)).toBe("88 tokens (80 in, 8 out), cost 1");
+  expect(asked.map((row) => row.details.at(-1)?.values)).toContainEqual({ model: "m", item: 2 });
+  expect(loop?.counts.at(-1)).toMatchObject({ done: 3, total: 3 });
+  expect(model.rows.map((row) => row.path).filter((path) => path.endsWith("]"))).toEqual([]);
+});
+
+test("a target of an error stands beside its source only if it has no other way in", () => {
+  const node = (id: string) => ({ id, type: "call", parent: "", name: id, rule: "" });
+  const edge = (source: string, target: string, handle = "out") => ({
+    id: `${source} ${target}`,
+    source,
+    target,
+    handle,
+    label: handle,
+  });
+  const nodes = ["start", "book", "ticket", "done"].map(node);
+  const edges = [edge("start", "book"), edge("book", "ticket", "error"), edge("book", "done")];
+
+  expect([...besideTheirSource({ nodes, edges })]).toEqual([["book ticket", "start"]]);
+  expect(besideTheirSource({ nodes, edges: [...edges, edge("start", "ticket")] }).size).toBe(0);
+});
+
 test("lanes that began together are one bracket, and many siblings are one row", () => {
   const { run } = recorded("function");
   const model = fold(run);
@@ -136,12 +171,65 @@ test("a lost worker is remembered, and what was done before is history", () => {
   expect(line.crashes).toMatchObject([{ lost: "a", worker: "b" }]);
 });
 
-test("thousands of siblings are few bars", () => {
-  const bars = Array.from({ length: 10_000 }, (_, index) => ({
-    from: index / 10_000,
-    to: (index + 0.9) / 10_000,
-    kind: index === 5_000 ? ("bad" as const) : ("ok" as const),
+test("many siblings are as many slices as the width has, and failures stay in sight", () => {
+  const bars = Array.from({ length: 3000 }, (_, index) => ({
+    from: index / 3000,
+    to: (index + 1) / 3000,
+    kind: index === 1500 ? ("bad" as const) : ("ok" as const),
   }));
 
-  expect(joined(bars).map((bar) => bar.kind)).toEqual(["ok", "bad", "ok"]);
+  const bins = densityOf(bars);
+
+  expect(bins.length).toBeLessThanOrEqual(121);
+  expect(bins.filter((bin) => bin.bad)).toHaveLength(1);
+  expect(Math.max(...bins.map((bin) => bin.share))).toBe(1);
+});
+
+test("a rerun of a function keeps what came before the step", () => {
+  const model = fold([]);
+  const row = (name: string, first: number) => ({ name, first, result: first, kind: "step" }) as never;
+  model.rows.push(row("load", 1), row("load", 2), row("charge", 3), row("ship", 4));
+
+  expect(repeated(model, model.rows[2] as never, null)).toEqual({
+    kept: ["load × 2"],
+    again: ["charge", "ship"],
+    more: "and what the code does after them",
+  });
+});
+
+test("a rerun in a graph repeats what follows from the node, and keeps other branches", () => {
+  const model = fold([]);
+  for (const path of ["0/load", "0/charge", "0/label"]) {
+    model.rows.push({ path, name: path.slice(2), first: 1, result: 1, kind: "step" } as never);
+  }
+  const node = (id: string) => ({ id, type: "call" });
+  const graph = {
+    nodes: ["load", "charge", "label", "ship"].map(node),
+    edges: [
+      { source: "load", target: "charge" },
+      { source: "load", target: "label" },
+      { source: "charge", target: "ship" },
+    ],
+  };
+
+  expect(repeated(model, model.rows[1] as never, graph)).toEqual({
+    kept: ["load", "label"],
+    again: ["charge", "ship"],
+    more: "",
+  });
+});
+
+test.each([
+  ["NODE_CONFIG", "Fix your node"],
+  ["EXPRESSION_ERROR", "Fix your node"],
+  ["INVALID_DATA", "Fix your node"],
+  ["ERROR", "Something went wrong"],
+  ["HTTP_503", "Something went wrong"],
+])("%s is %s", (code, kind) => {
+  expect(errorKind({ code, message: "" })).toBe(kind);
+});
+
+test("a problem names the field of the node", () => {
+  expect(fieldOf({ code: "NODE_CONFIG", message: "url: unknown variable ctx.ordr" })).toBe("url");
+  expect(fieldOf({ code: "NODE_CONFIG", message: "it does not fit" })).toBe("");
 });

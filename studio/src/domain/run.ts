@@ -53,6 +53,16 @@ export interface Row {
   handles: string[]; // of a node: the ways out it took
   child: string; // run
   counts: { seq: number; done: number; total: number | null }[]; // of a loop
+  used: Used[]; // by its attempts
+  details: { seq: number; attempt: number; values: Record<string, unknown> }[]; // what it shows of itself
+}
+
+/** Tokens of a model that an attempt used, and what they cost. */
+export interface Used {
+  seq: number;
+  input: number;
+  output: number;
+  cost: number;
 }
 
 export interface Claim {
@@ -91,6 +101,7 @@ export interface RunModel {
   progress: { seq: number; done: number; total: number | null; text: string }[];
   visits: Visit[];
   published: { seq: number; at: number; topic: string; data: unknown }[];
+  compensations: Map<string, string>; // path of a step -> how its undoing went
 }
 
 const ENDINGS: Record<string, RunStatus> = {
@@ -130,6 +141,7 @@ export function fold(events: readonly RunEvent[]): RunModel {
     progress: [],
     visits: [],
     published: [],
+    compensations: new Map(),
   };
   const clockOf = new Map<string, number>(); // lane -> when its last step ended
   for (const event of events) {
@@ -180,6 +192,18 @@ function take(model: RunModel, clockOf: Map<string, number>, event: RunEvent): v
     case "progress":
       model.progress.push({ seq, done: Number(data.done), total: number(data.total), text: text(data.text) });
       return;
+    case "compensation_started":
+      for (const path of list(data.steps))
+        model.compensations.set(path, "It waits for its turn to be undone.");
+      return;
+    case "compensation_completed": {
+      const failed = new Set(list(data.failed));
+      for (const path of model.compensations.keys()) {
+        const words = failed.has(path) ? "Its compensation failed." : "Its compensation ran.";
+        model.compensations.set(path, words);
+      }
+      return;
+    }
     case "published":
       model.published.push({ seq, at, topic: text(data.topic), data: data.data });
       return;
@@ -280,15 +304,39 @@ function about(model: RunModel, clockOf: Map<string, number>, event: RunEvent): 
       clockOf.set(row.lane, at);
       return;
     }
-    case "loop_started":
-    case "loop_advanced": {
+    case "loop_started": {
       const row = rowOf(model, event, "loop");
       row.kind = "loop";
-      if (kind === "loop_started") {
-        row.changes.push({ seq, at, status: "running" });
-        if (!row.attempts.length) row.attempts.push(attempt(1, seq, at, at, "running"));
-      }
-      row.counts.push({ seq, done: number(data.done) ?? 0, total: number(data.count) });
+      row.changes.push({ seq, at, status: "running" });
+      if (!row.attempts.length) row.attempts.push(attempt(1, seq, at, at, "running"));
+      row.counts.push({ seq, done: 0, total: number(data.count) });
+      return;
+    }
+    case "loop_advanced": // its path names the iteration that is over
+    case "loop_completed": {
+      const row = model.byPath.get(event.path.replace(/\[\d+\]$/, ""));
+      const total = number(data.count) ?? row?.counts.at(-1)?.total ?? number(data.done);
+      row?.counts.push({ seq, done: number(data.done) ?? 0, total });
+      return;
+    }
+    case "usage_reported": {
+      const used = {
+        input: number(data.input_tokens),
+        output: number(data.output_tokens),
+        cost: number(data.cost),
+      };
+      rowOf(model, event, "step").used.push({
+        seq,
+        input: used.input ?? 0,
+        output: used.output ?? 0,
+        cost: used.cost ?? 0,
+      });
+      return;
+    }
+    case "details_reported": {
+      const values = data.details;
+      if (values !== null && typeof values === "object")
+        rowOf(model, event, "step").details.push({ seq, attempt: event.attempt, values: { ...values } });
       return;
     }
     default: {
@@ -345,6 +393,8 @@ function rowOf(model: RunModel, event: RunEvent, kind: RowKind): Row {
     handles: [],
     child: "",
     counts: [],
+    used: [],
+    details: [],
   };
   model.rows.push(row);
   model.byPath.set(event.path, row);
@@ -478,10 +528,27 @@ export function placeAt(model: RunModel, seq: number): Visit | null {
   return model.visits.filter((visit) => visit.seq <= seq).at(-1) ?? null;
 }
 
+/** What attempts used up to a seq, in sum. */
+export function usedAt(rows: readonly Row[], seq: number): Omit<Used, "seq"> {
+  const sum = { input: 0, output: 0, cost: 0 };
+  for (const row of rows)
+    for (const each of row.used) {
+      if (each.seq > seq) continue;
+      sum.input += each.input;
+      sum.output += each.output;
+      sum.cost += each.cost;
+    }
+  return sum;
+}
+
 /** Steps that were done before a worker was lost, and so are read from the log, not run again. */
 export function fromHistory(model: RunModel, row: Row, seq: number): boolean {
   const crash = model.claims.find((claim) => claim.lost !== "" && claim.seq <= seq);
   return crash !== undefined && row.result !== null && row.result < crash.seq;
+}
+
+function list(value: unknown): string[] {
+  return Array.isArray(value) ? value.map(String) : [];
 }
 
 function text(value: unknown): string {

@@ -34,6 +34,18 @@ export function formShape(schema: unknown): FormShape | null {
   return { fields: [{ ...one, label: one.type === "json" ? "JSON" : "Value" }], whole: true };
 }
 
+/** The schema itself, if it is only named. */
+export function plainSchema(schema: JsonSchema): JsonSchema {
+  return resolved(schema, schema);
+}
+
+/** What the author wrote about a form; "" if nothing. */
+export function descriptionOf(schema: unknown): string {
+  if (schema === null || typeof schema !== "object") return "";
+  const text = plainSchema(schema as JsonSchema).description;
+  return typeof text === "string" ? text : "";
+}
+
 /** Follow $ref, and an anyOf whose only other side is null. */
 function resolved(schema: JsonSchema, root: JsonSchema, depth = 0): JsonSchema {
   if (depth > 20) return {};
@@ -96,6 +108,17 @@ export function initial(shape: FormShape): Typed {
             : String(each.initial),
     ]),
   );
+}
+
+/** A value as it would be typed into the form. Fields that it does not have are left out. */
+export function typedOf(shape: FormShape, value: unknown): Typed {
+  const fields = shape.whole ? { value } : value;
+  if (fields === null || typeof fields !== "object" || Array.isArray(fields)) return {};
+  const known = shape.fields.filter((each) => each.name in fields);
+  return initial({
+    ...shape,
+    fields: known.map((each) => ({ ...each, initial: (fields as Record<string, unknown>)[each.name] })),
+  });
 }
 
 /** Read what was typed. Fields that were left empty and may be are left out. */

@@ -11,6 +11,14 @@ export interface Bar {
   kind: BarKind;
 }
 
+/** A slice of the width, and how busy it was: 1 is the busiest. */
+export interface Bin {
+  from: number;
+  to: number;
+  share: number;
+  bad: boolean;
+}
+
 export interface TreeRow {
   id: string;
   depth: number;
@@ -18,8 +26,10 @@ export interface TreeRow {
   status: StepStatus;
   row: Row | null; // null: a group
   bars: Bar[];
+  density: Bin[]; // of many siblings: how many of them ran at once
   tag: string;
   took: number | null; // milliseconds
+  note: string; // in place of it: "47 / 312", "2 of 3 in 1 s"
   group: string; // id, if it can be opened
   open: boolean;
   lane: "" | "first" | "mid" | "last";
@@ -52,6 +62,7 @@ export interface TimelineOptions {
   collapse: boolean;
   opened: ReadonlySet<string>;
   name: string;
+  total?: (step: string) => number | null; // how many calls of a step the run says there will be
 }
 
 const IDLE_SHARE = 0.2;
@@ -121,7 +132,7 @@ function scaleOf(model: RunModel, options: TimelineOptions): Scale {
   const stretches = pieces.filter((piece) => !piece.idle);
   const ticks = ticksOf(stretches, busy / Math.max(room, 0.1)).filter(
     (tick) =>
-      tick.first || (tick.at < 0.95 && !gaps.some((gap) => tick.at < gap.from && tick.at > gap.from - 0.05)),
+      tick.first || (tick.at < 0.95 && !gaps.some((gap) => tick.at <= gap.to && tick.at > gap.from - 0.05)),
   );
   return { place, gaps, ticks: ticks.filter((tick) => tick.at < 0.95) };
 }
@@ -133,6 +144,7 @@ function idleTimes(
   begin: number,
   end: number,
 ): [number, number][] {
+  if (!model.claims.length) return []; // queued: there is nothing to squeeze
   const spans = model.rows
     .filter((row) => row.kind !== "wait" && row.kind !== "timer" && row.first <= options.seq)
     .flatMap((row) => row.attempts.map((each): [number, number] => [each.start, each.end ?? end]))
@@ -247,8 +259,10 @@ function addForks(
       status: worst(rows.map((row) => statusAt(row, options.seq))),
       row: null,
       bars: [{ from: scale.place(from), to: scale.place(to), kind: "br" }],
+      density: [],
       tag: `${fork.lanes.length} lanes`,
       took: to - from,
+      note: "",
       group: "",
       open: true,
       lane: "",
@@ -288,9 +302,11 @@ function addFolded(out: TreeRow[], rows: Row[], depth: number, scale: Scale, opt
     name: first.name,
     status: worst(rows.map((row) => statusAt(row, options.seq))),
     row: null,
-    bars: joined(rows.flatMap((row) => barsOf(row, scale, options))),
+    bars: [],
+    density: densityOf(rows.flatMap((row) => barsOf(row, scale, options))),
     tag: `× ${rows.length}`,
     took: done === rows.length ? to - from : null,
+    note: done === rows.length ? "" : `${done} / ${options.total?.(first.name) ?? rows.length}`,
     group: id,
     open,
     lane: "",
@@ -302,17 +318,29 @@ function addFolded(out: TreeRow[], rows: Row[], depth: number, scale: Scale, opt
   }
 }
 
-const NARROW = 0.002; // of the width: a gap that nobody sees
+const BIN = 1 / 120; // of the width
 
-/** Bars of many siblings as few: neighbours of one kind are one bar. */
-export function joined(bars: Bar[]): Bar[] {
-  const out: Bar[] = [];
-  for (const bar of [...bars].sort((a, b) => a.from - b.from)) {
-    const last = out.at(-1);
-    if (last && last.kind === bar.kind && bar.from - last.to < NARROW) last.to = Math.max(last.to, bar.to);
-    else out.push({ ...bar });
+/** Bars of many siblings as few: how much was going on in each slice of the width. */
+export function densityOf(bars: Bar[]): Bin[] {
+  const bins = new Map<number, { work: number; bad: boolean }>();
+  for (const bar of bars) {
+    if (bar.kind === "q") continue;
+    const last = Math.max(Math.ceil(bar.to / BIN), Math.floor(bar.from / BIN) + 1);
+    for (let at = Math.floor(bar.from / BIN); at < last; at++) {
+      const inside = Math.min(bar.to, (at + 1) * BIN) - Math.max(bar.from, at * BIN);
+      const bin = bins.get(at) ?? { work: 0, bad: false };
+      bins.set(at, { work: bin.work + Math.max(inside, BIN / 20), bad: bin.bad || bar.kind === "bad" });
+    }
   }
-  return out;
+  const most = Math.max(...[...bins.values()].map((bin) => bin.work));
+  return [...bins]
+    .sort(([a], [b]) => a - b)
+    .map(([at, bin]) => ({
+      from: at * BIN,
+      to: (at + 1) * BIN,
+      share: Math.max(bin.work / most, 0.12),
+      bad: bin.bad,
+    }));
 }
 
 function treeRow(row: Row, depth: number, scale: Scale, options: TimelineOptions): TreeRow {
@@ -331,8 +359,13 @@ function treeRow(row: Row, depth: number, scale: Scale, options: TimelineOptions
     status: statusAt(row, options.seq),
     row,
     bars: barsOf(row, scale, options),
+    density: [],
     tag: row.kind === "wait" && row.what !== "step" ? row.what : row.kind === "timer" ? "sleep" : tag,
     took: attempts.length ? to - from : null,
+    note:
+      statusAt(row, options.seq) === "retrying" && row.retryAt
+        ? `${attempts.length + 1} in ${Math.max(Math.ceil((row.retryAt - options.end) / 1000), 0)} s`
+        : "",
     group: "",
     open: true,
     lane: "",
@@ -353,8 +386,10 @@ function rootRow(model: RunModel, scale: Scale, options: TimelineOptions): TreeR
     status: "idle",
     row: null,
     bars,
+    density: [],
     tag: "",
     took: options.end - model.begin - idle,
+    note: "",
     group: "",
     open: true,
     lane: "",

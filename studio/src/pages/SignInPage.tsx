@@ -1,64 +1,83 @@
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useEffect, useState } from "react";
 import { ApiProblem, api, ask, root } from "../api/client";
 import { Command } from "../components/EmptyState";
-import { Brand } from "../shell/Shell";
+import { PublicFrame } from "../shell/PublicFrame";
 
 /** What a browser without a session sees. An expired link is a normal state, not an error. */
 export function SignInPage() {
-  const [token, setToken] = useState("");
+  const [key, setKey] = useState("");
   const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const left = new URLSearchParams(window.location.search).has("left");
+  useEffect(() => {
+    document.title = "Sign in · Stepwell Studio";
+  }, []);
   const signIn = async (event: FormEvent) => {
     event.preventDefault();
-    const text = token.trim();
-    if (!text) return;
-    if (!text.startsWith("sw_")) {
-      window.location.assign(`${root}/?t=${encodeURIComponent(text)}`);
+    const text = key.trim();
+    if (!text) {
+      setProblem("Paste a key: it begins with sw_key_.");
       return;
     }
+    if (!text.startsWith("sw_")) {
+      window.location.assign(`${root}/?t=${encodeURIComponent(text)}`); // a launch token
+      return;
+    }
+    setBusy(true);
+    setProblem("");
     try {
       await ask(api.POST("/api/v1/session", { body: { key: text } as never }));
       window.location.assign(`${root}/`);
     } catch (error) {
-      setProblem(error instanceof ApiProblem ? error.message : String(error));
+      setBusy(false);
+      setProblem(error instanceof ApiProblem ? `${capital(error.message)}.` : String(error));
     }
   };
   return (
-    <main className="pub" id="main">
-      <div className="pubcard login">
-        <span className="brand">
-          <Brand />
-          stepwell
-        </span>
-        <div>
-          <h1>Open the address that the server printed</h1>
-          <p className="t2">
-            It signs this browser in. An old address does not: each start of the server has its own.
-          </p>
-        </div>
-        <Command text="stepwell dev flows.py" />
-        <div className="or t3 xs">or</div>
-        <form className="field" onSubmit={signIn}>
-          <label htmlFor="token">API key or launch token</label>
-          <span className="row">
-            <input
-              id="token"
-              className="input mono"
-              type="password"
-              autoComplete="off"
-              value={token}
-              onChange={(event) => setToken(event.target.value)}
-            />
-            <button type="submit" className="btn primary">
-              Sign in
-            </button>
-          </span>
-          {problem && (
-            <span className="err" role="alert">
-              {problem}
-            </span>
-          )}
-        </form>
+    <PublicFrame
+      small
+      label={<b>stepwell</b>}
+      under={`${window.location.host}, no account, nothing leaves this server`}
+    >
+      <div>
+        <h1>{left ? "You are signed out" : "This browser is not signed in"}</h1>
+        <p className="t2 lead">
+          The address that the server printed signs it in. Each start of the server prints its own, so an old
+          one no longer does. Start it again, or look in its terminal:
+        </p>
       </div>
-    </main>
+      <Command big text="stepwell dev flows.py" />
+      <div className="or t3 xs">
+        <span>or</span>
+      </div>
+      <form className="col signin" onSubmit={signIn} noValidate>
+        <div className="field">
+          <label htmlFor="key">API key</label>
+          <input
+            id="key"
+            className={problem ? "input mono bad" : "input mono"}
+            type="password"
+            placeholder="sw_key_…"
+            autoComplete="off"
+            aria-invalid={problem ? true : undefined}
+            aria-describedby="key-help"
+            value={key}
+            onChange={(event) => setKey(event.target.value)}
+          />
+          <span className={problem ? "err" : "help"} id="key-help" role={problem ? "alert" : undefined}>
+            {problem || "Kept in a cookie for this browser that scripts cannot read."}
+          </span>
+        </div>
+        <div className="row">
+          <button type="submit" className="btn primary lg" disabled={busy}>
+            Sign in
+          </button>
+        </div>
+      </form>
+    </PublicFrame>
   );
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -2,59 +2,54 @@ import { X } from "lucide-react";
 import { useState } from "react";
 import { Dialog } from "../components/Dialog";
 import { Kbd, modifier } from "../components/Kbd";
+import { PLACES } from "./navigation";
 import { setSingleKeys, singleKeys } from "./shortcuts";
 
-const SHEET: [string, [string[], string][]][] = [
+const SHEET: [string, [string, ...string[][]][]][] = [
   [
-    "Everywhere",
+    "Anywhere",
     [
-      [["?"], "This sheet"],
-      [[modifier, "K"], "Search or jump"],
-      [["/"], "Filter"],
-      [["T"], "Light or dark"],
-      [["Esc"], "Close"],
-    ],
-  ],
-  [
-    "Go to",
-    [
-      [["G", "R"], "Runs"],
-      [["G", "W"], "Workflows"],
-      [["G", "A"], "Approvals"],
-      [["G", "K"], "Workers"],
-      [["G", ","], "Settings"],
+      ["Search or jump", [modifier, "K"]],
+      ["This sheet", ["?"]],
+      ["Filter", ["/"]],
+      ["Light or dark", ["T"]],
+      ["Close", ["Esc"]],
     ],
   ],
   [
     "Lists",
     [
-      [["J"], "Next row"],
-      [["K"], "Previous row"],
-      [["Enter"], "Open"],
-      [["."], "Show new runs"],
+      ["Next, previous", ["J"], ["K"]],
+      ["Open", ["⏎"]],
+      ["Select, up to here", ["X"], ["⇧", "X"]],
+      ["Retry, cancel", ["R"], ["C"]],
+      ["Bulk", ["B"]],
+      ["Show new runs", ["."]],
     ],
   ],
   [
     "Run",
     [
-      [["1–5"], "Tabs"],
-      [["["], "Previous event"],
-      [["]"], "Next event"],
-      [["{"], "Previous checkpoint"],
-      [["}"], "Next checkpoint"],
-      [["L"], "Live"],
-      [["Space"], "Play"],
-      [["F"], "Next failed"],
-      [["W"], "Next waiting"],
-      [["Y"], "Copy id"],
+      ["Tabs", ["1 to 5"]],
+      ["Event back, forward", ["["], ["]"]],
+      ["Checkpoint back, forward", ["{"], ["}"]],
+      ["Play, live", ["Space"], ["L"]],
+      ["Next failed, waiting", ["F"], ["W"]],
+      ["Outline, expand all", ["O"], ["E"]],
+      ["Next, previous run", ["J"], ["K"]],
+      ["Parent run, copy id", ["P"], ["Y"]],
     ],
+  ],
+  [
+    "Go to",
+    PLACES.filter((place) => !place.only).map((place) => [place.label, ["G", place.key.toUpperCase()]]),
   ],
   [
     "Approvals",
     [
-      [["J"], "Next"],
-      [["K"], "Previous"],
-      [[modifier, "Enter"], "Approve"],
+      ["Next, previous", ["J"], ["K"]],
+      ["Approve", [modifier, "⏎"]],
+      ["Deny", ["⇧", modifier, "⏎"]],
     ],
   ],
 ];
@@ -65,8 +60,7 @@ export default function KeyboardSheet({ close }: { close: () => void }) {
     <Dialog label="Keyboard shortcuts" className="sheet" close={close}>
       <div className="shead">
         <h2>Keyboard</h2>
-        <span className="grow" />
-        <label className="row t2">
+        <label className="row xs t2">
           <input
             type="checkbox"
             className="switch"
@@ -78,6 +72,7 @@ export default function KeyboardSheet({ close }: { close: () => void }) {
           />
           Single keys
         </label>
+        <span className="grow" />
         <button type="button" className="iconbtn" aria-label="Close" onClick={close}>
           <X className="i" aria-hidden="true" />
         </button>
@@ -87,11 +82,13 @@ export default function KeyboardSheet({ close }: { close: () => void }) {
           <section key={title}>
             <h3>{title}</h3>
             <dl>
-              {rows.map(([keys, words]) => (
+              {rows.map(([words, ...keys]) => (
                 <div key={words}>
                   <dt>{words}</dt>
-                  <dd>
-                    <Kbd keys={keys} />
+                  <dd className="row g1">
+                    {keys.map((each) => (
+                      <Kbd keys={each} key={each.join()} />
+                    ))}
                   </dd>
                 </div>
               ))}

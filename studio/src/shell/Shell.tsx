@@ -1,13 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useMatchRoute, useRouterState } from "@tanstack/react-router";
-import { Activity, CircleHelp, Cpu, Search, Settings, Skull, Stamp, SunMoon, Workflow } from "lucide-react";
-import { lazy, type ReactNode, Suspense, useState } from "react";
+import { CircleHelp, Search, SunMoon } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
 import { demoQuery } from "../api/demo";
-import { aboutQuery } from "../api/queries";
+import { useLive } from "../api/live";
+import { aboutQuery, workersQuery } from "../api/queries";
 import { Kbd, modifier } from "../components/Kbd";
 import { useZone } from "../components/Time";
+import { ConnectionBanner } from "./ConnectionBanner";
 import { useCounts } from "./counts";
 import { LivePill } from "./LivePill";
+import { COUNTS, PLACES, type Place } from "./navigation";
 import { useShortcuts } from "./shortcuts";
 import { useTheme } from "./theme";
 
@@ -60,10 +63,13 @@ export function Shell() {
         </button>
       </header>
       <Navigation />
-      <Outlet />
+      <div className="content">
+        <ConnectionBanner />
+        <Outlet />
+      </div>
       <Foot />
       <Suspense>
-        {overlay === "palette" && <Palette close={close} />}
+        {overlay === "palette" && <Palette close={close} keyboard={() => setOverlay("keyboard")} />}
         {overlay === "keyboard" && <KeyboardSheet close={close} />}
       </Suspense>
     </div>
@@ -85,52 +91,28 @@ function Navigation() {
   const demo = useQuery(demoQuery).data;
   return (
     <nav className="side" aria-label="Main">
-      {demo && <Item to="/demo" icon={<Skull className="i" aria-hidden="true" />} label="Demo" />}
-      <Item to="/workflows" icon={<Workflow className="i" aria-hidden="true" />} label="Workflows" />
-      <Item
-        to="/runs"
-        icon={<Activity className="i" aria-hidden="true" />}
-        label="Runs"
-        count={counts.running}
-        status="running"
-        word="running"
-      />
-      <Item
-        to="/approvals"
-        icon={<Stamp className="i" aria-hidden="true" />}
-        label="Approvals"
-        count={counts.approvals}
-        status="suspended"
-        word="pending"
-      />
-      <Item to="/workers" icon={<Cpu className="i" aria-hidden="true" />} label="Workers" />
-      <Item to="/settings" icon={<Settings className="i" aria-hidden="true" />} label="Settings" more />
+      {PLACES.filter((place) => place.only !== "demo" || demo).map((place) => (
+        <Item key={place.to} place={place} count={place.count ? counts[place.count] : 0} />
+      ))}
     </nav>
   );
 }
 
-function Item(props: {
-  to: string;
-  icon: ReactNode;
-  label: string;
-  count?: number;
-  status?: string;
-  word?: string;
-  more?: boolean;
-}) {
+function Item({ place, count }: { place: Place; count: number }) {
+  const said = place.count && COUNTS[place.count];
   return (
-    <Link to={props.to} title={props.label} data-more={props.more ? "1" : undefined}>
-      {props.icon}
-      <span className="lbl">{props.label}</span>
-      {props.count ? (
-        <span className={`count st-${props.status}`}>
+    <Link to={place.to} title={place.label} data-more={place.more ? "1" : undefined}>
+      <place.icon className="i" aria-hidden="true" />
+      <span className="lbl">{place.label}</span>
+      {said && count > 0 && (
+        <span className={`count st-${said.status}`}>
           <i />
           <span>
-            {props.count}
-            <span className="sr"> {props.word}</span>
+            {count}
+            <span className="sr"> {said.word}</span>
           </span>
         </span>
-      ) : null}
+      )}
     </Link>
   );
 }
@@ -152,12 +134,25 @@ function ZoneSwitch() {
 function Foot() {
   const { me } = useCounts();
   const about = useQuery(aboutQuery).data;
+  const workers = useQuery({
+    ...workersQuery,
+    // The first worker is looked out for: until it is there, nothing goes on.
+    refetchInterval: (query) => (query.state.data?.workers.some((each) => each.alive) ? 10_000 : 2_000),
+  }).data?.workers;
+  const away = useLive((stream) => stream.state === "offline");
+  const alive = workers?.filter((worker) => worker.alive).length;
+  if (away) return <footer className="foot">not connected</footer>;
   return (
     <footer className="foot">
-      {about && <span>v{about.version}</span>}
-      {about && <span className="dot">{about.database}</span>}
+      {about && <span className={about.file ? "mono" : undefined}>{about.file || about.database}</span>}
+      {about && <span className="dot">v{about.version}</span>}
+      {alive !== undefined && (
+        <span className="dot">
+          {alive === 0 ? "no worker yet" : `${alive} ${alive === 1 ? "worker" : "workers"}`}
+        </span>
+      )}
       {me && <span className="dot">workspace {me.workspace}</span>}
-      {me && <span className="dot">{me.name}</span>}
+      {me && <span className="dot">{me.local ? "local" : me.name}</span>}
     </footer>
   );
 }

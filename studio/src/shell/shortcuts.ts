@@ -1,15 +1,10 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { keep, kept } from "../components/Time";
+import { PLACES } from "./navigation";
 import { useTheme } from "./theme";
 
-const GO: Record<string, string> = {
-  w: "/workflows",
-  r: "/runs",
-  a: "/approvals",
-  k: "/workers",
-  ",": "/settings",
-};
+const GO = new Map(PLACES.map((place) => [place.key, place.to]));
 const KEPT = "stepwell.keys-off";
 
 export function singleKeys(): boolean {
@@ -23,7 +18,9 @@ export function setSingleKeys(on: boolean): void {
 export function isTyping(target: EventTarget | null): boolean {
   return (
     target instanceof Element &&
-    target.closest("input, textarea, select, [contenteditable], .cm-editor") !== null
+    target.closest(
+      "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], .cm-editor",
+    ) !== null
   );
 }
 
@@ -40,7 +37,7 @@ export function useShortcuts(open: { palette: () => void; keyboard: () => void }
       }
       if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target) || !singleKeys()) return;
       if (document.querySelector("dialog[open]")) return;
-      const to = GO[event.key];
+      const to = GO.get(event.key);
       if (before === "g" && to) void navigate({ to });
       else if (event.key === "?") open.keyboard();
       else if (event.key === "t") useTheme.getState().toggle();

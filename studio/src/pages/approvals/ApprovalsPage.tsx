@@ -1,55 +1,60 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { ArrowUpRight, Stamp, Timer } from "lucide-react";
-import { useCallback, useEffect, useState } from "react";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { Stamp } from "lucide-react";
+import { useCallback, useEffect } from "react";
 import { useTopic } from "../../api/live";
-import { runQuery } from "../../api/queries";
-import { CopyButton } from "../../components/CopyButton";
-import { DecisionForm } from "../../components/DecisionForm";
+import { meQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { Glyph } from "../../components/Glyph";
 import { Kbd, modifier } from "../../components/Kbd";
-import { StatusPill } from "../../components/StatusBadge";
+import { Skeleton } from "../../components/Skeleton";
 import { Ago } from "../../components/Time";
-import { words } from "../../domain/schema";
-import { instant } from "../../domain/time";
-import { brief } from "../../domain/where";
-import { isTyping } from "../../shell/shortcuts";
-import { useRunActions } from "../run/useRunActions";
-import { version } from "../runs/RunRow";
-import { Votes } from "./ApprovePage";
-import { type Approval, approvalId, approvalsQuery, waitsQuery } from "./approvals";
+import { isTyping, singleKeys } from "../../shell/shortcuts";
+import { ApprovalDetail } from "./ApprovalDetail";
+import { type Approval, approvalId, approvalsQuery, titleOf, type Whose } from "./approvals";
+import { DecidedDetail, DecidedList, useDecided } from "./Decided";
+import { DueWords } from "./Due";
+
+const WHOSE: [Whose, string][] = [
+  ["me", "Me"],
+  ["team", "My team"],
+  ["all", "All"],
+];
 
 /** What waits for people, and the form to decide it. */
 export function ApprovalsPage() {
   const search = useSearch({ strict: false }) as Record<string, string | undefined>;
   const navigate = useNavigate();
   const queries = useQueryClient();
-  const list = useQuery(approvalsQuery);
-  const [decided, setDecided] = useState<Approval[]>([]);
+  const me = useQuery(meQuery).data;
+  const whose: Whose = WHOSE.find(([each]) => each === search.for)?.[0] ?? (me?.local ? "all" : "me");
+  const list = useQuery(approvalsQuery(whose, me));
   const received = useCallback(() => void queries.invalidateQueries({ queryKey: ["approvals"] }), [queries]);
   useTopic("runs", received);
   useEffect(() => {
     document.title = "Approvals · Stepwell Studio";
   }, []);
-  const open = (list.data ?? []).filter(
-    (each) => !decided.some((done) => approvalId(done) === approvalId(each)),
-  );
-  const chosen = open.find((each) => approvalId(each) === search.open) ?? open[0];
-  const choose = useCallback(
-    (approval: Approval | undefined) =>
-      void navigate({
-        to: "/approvals",
-        search: (approval ? { open: approvalId(approval) } : {}) as never,
-        replace: true,
-      }),
-    [navigate],
+  const open = list.data ?? [];
+  const decided = useDecided(list.data);
+  const done = search.show === "done";
+  const gone = decided.find((each) => approvalId(each.approval) === search.open);
+  const chosen = open.find((each) => approvalId(each) === search.open);
+  const shown = done || gone ? undefined : (chosen ?? open[0]);
+  const past = gone ?? (done ? decided[0] : undefined);
+  const go = useCallback(
+    (change: Record<string, string | undefined>) =>
+      void navigate({ to: "/approvals", search: { ...search, ...change } as never, replace: true }),
+    [navigate, search],
   );
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
-      if (isTyping(event.target) || event.metaKey || event.ctrlKey) return;
+      if (!singleKeys() || isTyping(event.target) || event.metaKey || event.ctrlKey) return;
+      if (document.querySelector("dialog[open]")) return;
       const by = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;
-      if (by && chosen) choose(open[Math.min(Math.max(open.indexOf(chosen) + by, 0), open.length - 1)]);
+      if (!by || !open.length) return;
+      const at = shown ? open.indexOf(shown) : -1;
+      const next = open[Math.min(Math.max(at + by, 0), open.length - 1)];
+      if (next) go({ open: approvalId(next), show: undefined });
     };
     window.addEventListener("keydown", pressed);
     return () => window.removeEventListener("keydown", pressed);
@@ -59,160 +64,102 @@ export function ApprovalsPage() {
     <main className="main" id="main">
       <div className="pagehead">
         <h1>Approvals</h1>
-        <span className="tag">{open.length} pending</span>
+        <div className="seg" role="group" aria-label="Show">
+          <button type="button" aria-pressed={!done} onClick={() => go({ show: undefined, open: undefined })}>
+            Pending <span className="t3">{open.length}</span>
+          </button>
+          <button type="button" aria-pressed={done} onClick={() => go({ show: "done", open: undefined })}>
+            Done
+          </button>
+        </div>
+        <span className="grow" />
+        <div className="seg" role="group" aria-label="For">
+          {WHOSE.filter(([each]) => each !== "team" || (me?.roles.length ?? 0) > 0).map(([each, label]) => (
+            <button
+              key={each}
+              type="button"
+              aria-pressed={each === whose}
+              onClick={() => go({ for: each, open: undefined })}
+            >
+              {label}
+            </button>
+          ))}
+        </div>
       </div>
+      {list.isPending && <Skeleton rows={4} />}
       {list.data && !open.length && !decided.length ? (
-        <EmptyState icon={<Stamp className="i l" aria-hidden="true" />} title="Nothing waits for you">
-          A workflow asks with <code>await ctx.approval(Form, title="…")</code>, a graph with an approval
-          node.
+        <EmptyState
+          icon={<Stamp className="i l" aria-hidden="true" />}
+          title={done ? "Nothing was decided since you opened this page" : "Nothing waits for you"}
+          action={<pre className="code">{'answer = await ctx.approval(Refund, title="Refund?")'}</pre>}
+        >
+          {whose === "all"
+            ? "A workflow asks a person with one line. It shows up here, and can be answered from a link."
+            : "What is assigned to others is under All. A workflow asks a person with one line:"}
         </EmptyState>
       ) : (
-        <div className="ap">
-          <div className="aplist">
-            <ul aria-label="Pending approvals">
-              {open.map((each) => (
-                <li key={approvalId(each)}>
-                  <button
-                    type="button"
-                    className={each === chosen ? "apitem sel" : "apitem"}
-                    aria-current={each === chosen ? "true" : undefined}
-                    onClick={() => choose(each)}
-                  >
-                    <Glyph status="suspended" />
-                    <span className="grow">
-                      <span className="med">{titleOf(each)}</span>
-                      <span className="xs t3">
-                        <code>{each.workflow}</code> · <Ago at={Date.parse(each.opened_at)} />
-                      </span>
-                    </span>
-                    <span className="xs t3 nowrap">
-                      <Due at={each.due_at} />
-                    </span>
-                  </button>
-                </li>
-              ))}
-            </ul>
-            {decided.length > 0 && (
-              <>
-                <h2 className="ph">Decided lately</h2>
-                <ul aria-label="Decided lately">
-                  {decided.map((each) => (
+        list.data && (
+          <div className="ap">
+            <div className="aplist">
+              {!done && (
+                <ul aria-label="Pending approvals">
+                  {open.map((each) => (
                     <li key={approvalId(each)}>
-                      <Link className="apitem done" to="/runs/$id" params={{ id: each.run }}>
-                        <Glyph status="completed" />
-                        <span className="grow t2">{titleOf(each)}</span>
-                      </Link>
+                      <Item
+                        approval={each}
+                        chosen={each === shown}
+                        mine={me !== undefined && each.assignees.includes(me.name)}
+                        choose={() => go({ open: approvalId(each), show: undefined })}
+                      />
                     </li>
                   ))}
                 </ul>
-              </>
-            )}
-            <p className="aphint xs t3">
-              <Kbd keys={["J", "K"]} /> move <Kbd keys={[modifier, "⏎"]} /> approve
-            </p>
-          </div>
-          <div className="apdetail scroll">
-            {chosen && (
-              <Detail
-                key={approvalId(chosen)}
-                approval={chosen}
-                done={() => {
-                  setDecided((before) => [chosen, ...before].slice(0, 10));
-                  choose(undefined);
-                  void queries.invalidateQueries({ queryKey: ["approvals"] });
-                }}
+              )}
+              {!done && !open.length && <p className="note2 t2">Nothing waits for you.</p>}
+              <DecidedList
+                decided={decided}
+                chosen={past}
+                choose={(each) => go({ open: approvalId(each.approval) })}
               />
-            )}
+              <p className="aphint xs t3 hide-s">
+                <Kbd keys={["J", "K"]} /> move <Kbd keys={[modifier, "⏎"]} /> approve{" "}
+                <Kbd keys={["⇧", modifier, "⏎"]} /> deny
+              </p>
+            </div>
+            <div className="apdetail scroll">
+              {past && <DecidedDetail key={approvalId(past.approval)} decided={past} />}
+              {shown && !past && <ApprovalDetail key={approvalId(shown)} approval={shown} me={me} />}
+            </div>
           </div>
-        </div>
+        )
       )}
     </main>
   );
 }
 
-function titleOf(approval: Approval): string {
-  return approval.title || words(approval.name || "approval");
-}
-
-function Due({ at }: { at: string | null | undefined }) {
-  const due = instant(at);
-  return due === null ? null : (
-    <>
-      due <Ago at={due} />
-    </>
-  );
-}
-
-function Detail({ approval, done }: { approval: Approval; done: () => void }) {
-  const actions = useRunActions(approval.run);
-  const run = useQuery(runQuery(approval.run)).data;
-  const wait = useQuery(waitsQuery(approval.run)).data?.waits.find((each) => each.path === approval.path);
-  const facts = factsOf(run?.input);
-  const link = `${document.baseURI.replace(/\/$/, "")}/runs/${approval.run}`;
+function Item(props: { approval: Approval; chosen: boolean; mine: boolean; choose: () => void }) {
+  const { approval } = props;
   return (
-    <article className="apin" aria-label={titleOf(approval)}>
-      <div className="row">
-        <StatusPill status="suspended" word="Waiting for a decision" />
-        <span className="xs t3">
-          <code>{approval.workflow}</code> {run && version(run.version)} at <code>{approval.name}</code>
+    <button
+      type="button"
+      className={props.chosen ? "apitem sel" : "apitem"}
+      aria-current={props.chosen ? "true" : undefined}
+      onClick={props.choose}
+    >
+      <Glyph status="suspended" />
+      <span className="grow">
+        <span className="med clip">{titleOf(approval)}</span>
+        <span className="xs t3 clip">
+          <code>{approval.workflow}</code> · <Ago at={Date.parse(approval.opened_at)} />
+          {props.mine && " · yours"}
         </span>
-        <span className="grow" />
-        <Link className="btn sm" to="/runs/$id" params={{ id: approval.run }}>
-          <ArrowUpRight className="i" aria-hidden="true" />
-          Run
-        </Link>
-        <CopyButton text={link} label="Copy link" />
-      </div>
-      <h2>{titleOf(approval)}</h2>
-      {facts.length > 0 && (
-        <table className="ctx">
-          <tbody>
-            {facts.slice(0, 12).map(([name, value]) => (
-              <tr key={name}>
-                <th scope="row">{words(name)}</th>
-                <td>{brief(value, 200)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-      {approval.assignees.length > 0 && (
-        <div className="votes">
-          {approval.assignees.map((who) => (
-            <span className="vote" key={who}>
-              <Glyph status="pending" size={14} />
-              {who}
-            </span>
-          ))}
-        </div>
-      )}
-      {(wait?.required ?? 1) > 1 && (
-        <Votes required={wait?.required ?? 1} approvedBy={wait?.approved_by ?? []} />
-      )}
-      <DecisionForm
-        form={approval.form}
-        busy={actions.busy}
-        problem={actions.problem}
-        field={actions.field}
-        decide={async (answer) => {
-          if (await actions.decide(approval.path, answer)) done();
-        }}
-      />
-      {approval.due_at && (
-        <div className="note">
-          <Timer className="i s" aria-hidden="true" />
-          <span>
-            <Due at={approval.due_at} />. After that the run goes on without an answer, as its workflow says.
-          </span>
-        </div>
-      )}
-    </article>
+      </span>
+      <span className="xs t2 nowrap num">
+        {approval.required > 1 && <span>needs {approval.required}</span>}
+        <span className="t3">
+          <DueWords at={approval.due_at} />
+        </span>
+      </span>
+    </button>
   );
-}
-
-/** What the run was started with, as rows. */
-function factsOf(input: unknown): [string, unknown][] {
-  if (input === null || input === undefined) return [];
-  if (typeof input === "object" && !Array.isArray(input)) return Object.entries(input);
-  return [["input", input]];
 }

@@ -1,11 +1,13 @@
-import { CircleSlash, Clock, ShieldCheck } from "lucide-react";
-import { useEffect, useState } from "react";
+import { CircleSlash, ShieldCheck, Timer } from "lucide-react";
+import { type ReactNode, useEffect, useState } from "react";
 import { type ApiProblem, api, ask, type Schemas } from "../../api/client";
 import { DecisionForm } from "../../components/DecisionForm";
 import { Glyph } from "../../components/Glyph";
-import { Ago } from "../../components/Time";
-import { instant } from "../../domain/time";
-import { Brand } from "../../shell/Shell";
+import { useZoneName } from "../../components/Time";
+import { descriptionOf } from "../../domain/schema";
+import { absolute, clock, instant } from "../../domain/time";
+import { PublicFrame } from "../../shell/PublicFrame";
+import { Votes } from "./Votes";
 
 type Approval = Schemas["ApprovalView"];
 
@@ -17,20 +19,21 @@ export function ApprovePage() {
   const [decided, setDecided] = useState(false);
   const [busy, setBusy] = useState(false);
   const [refused, setRefused] = useState<ApiProblem | null>(null);
+  const zone = useZoneName();
   useEffect(() => {
     document.title = "Approval";
     ask(api.GET("/api/v1/approval", { headers: { Authorization: `Bearer ${link}` } }))
       .then(setApproval)
       .catch((error: ApiProblem) => setProblem(error));
   }, [link]);
-  const decide = async (answer: unknown) => {
+  const decide = async (answer: unknown, reason: string) => {
     setBusy(true);
     setRefused(null);
     try {
       await ask(
         api.POST("/api/v1/approval", {
           headers: { Authorization: `Bearer ${link}` },
-          body: { answer } as never,
+          body: { answer, reason } as never,
         }),
       );
       setDecided(true);
@@ -42,100 +45,122 @@ export function ApprovePage() {
       setBusy(false);
     }
   };
+  const asks = <span className="xs t3">{approval ? `${approval.workflow} asks you` : "stepwell"}</span>;
+  if (problem) {
+    return (
+      <PublicFrame label={asks}>
+        <Closed problem={problem} title={approval?.title ?? ""} />
+      </PublicFrame>
+    );
+  }
+  if (decided) {
+    return (
+      <PublicFrame label={asks}>
+        <Outcome icon={<Glyph status="completed" size={32} />} title="Your answer is recorded">
+          {approval?.title}
+        </Outcome>
+        <p className="pubfoot xs t3">
+          <ShieldCheck className="i s" aria-hidden="true" />
+          The run goes on. This link is used up; you can close the page.
+        </p>
+      </PublicFrame>
+    );
+  }
+  if (!approval) {
+    return (
+      <PublicFrame label={asks}>
+        <h1>Approval</h1>
+        <p className="t3" role="status">
+          Reading the question…
+        </p>
+      </PublicFrame>
+    );
+  }
+  const due = instant(approval.due_at);
+  const description = descriptionOf(approval.form);
   return (
-    <main className="pub" id="main">
-      <div className="pubcard">
-        <span className="brand">
-          <Brand />
-          stepwell
-        </span>
-        {problem ? (
-          <Closed problem={problem} />
-        ) : decided ? (
-          <div className="decided" role="status">
-            <Glyph status="completed" size={32} />
-            <h1>Your answer is recorded</h1>
-            <p className="t2">The run goes on. This link is used up; you can close the page.</p>
-          </div>
-        ) : approval ? (
-          <>
-            <h1>{approval.title}</h1>
-            <table className="ctx">
-              <tbody>
-                <tr>
-                  <th scope="row">Workflow</th>
-                  <td>
-                    <code>{approval.workflow}</code>
-                  </td>
-                </tr>
-                {instant(approval.due_at) !== null && (
-                  <tr>
-                    <th scope="row">Due</th>
-                    <td>
-                      <Ago at={instant(approval.due_at) ?? 0} />
-                    </td>
-                  </tr>
-                )}
-              </tbody>
-            </table>
-            {approval.required > 1 && (
-              <Votes required={approval.required} approvedBy={approval.approved_by} />
-            )}
-            <DecisionForm
-              form={approval.form}
-              busy={busy}
-              problem={refused?.message ?? ""}
-              field={refused?.field ?? ""}
-              decide={(answer) => void decide(answer)}
-            />
-            <p className="pubfoot xs t3">
-              <ShieldCheck className="i s" aria-hidden="true" />
-              You decide as <b>{approval.assignee}</b>. The link works once; opening it changed nothing.
-            </p>
-          </>
-        ) : (
-          <p className="t3">Loading…</p>
-        )}
-      </div>
-    </main>
-  );
-}
-
-export function Votes({ required, approvedBy }: { required: number; approvedBy: string[] }) {
-  const missing = Math.max(required - approvedBy.length, 0);
-  return (
-    <div className="votes">
-      {approvedBy.map((who) => (
-        <span className="vote on" key={who}>
-          <Glyph status="completed" size={14} />
-          {who}
-        </span>
-      ))}
-      {missing > 0 && (
-        <span className="vote">
-          <Glyph status="pending" size={14} />
-          {missing} more
-        </span>
+    <PublicFrame
+      label={asks}
+      under={`Asked by the workflow ${approval.workflow}. Opening this page changed nothing.`}
+    >
+      <h1>{approval.title}</h1>
+      {description && <p className="t2 lead">{description}</p>}
+      {approval.required > 1 && (
+        <Votes required={approval.required} approvedBy={approval.approved_by} yours />
       )}
-    </div>
+      <DecisionForm
+        large
+        form={approval.form}
+        busy={busy}
+        problem={refused?.message ?? ""}
+        field={refused?.field ?? ""}
+        decide={(answer, reason) => void decide(answer, reason)}
+      />
+      <p className="pubfoot xs t3">
+        <Timer className="i s" aria-hidden="true" />
+        <span>
+          {due !== null && `Answer by ${absolute(due, zone).slice(0, 16)}. `}
+          You decide as <b>{approval.assignee}</b>. This link is yours and works once.
+        </span>
+      </p>
+    </PublicFrame>
   );
 }
 
-function Closed({ problem }: { problem: ApiProblem }) {
-  const late = problem.code === "ALREADY_DECIDED";
+function Outcome(props: { icon: ReactNode; title: string; children: ReactNode }) {
   return (
     <div className="decided" role="status">
-      {late ? (
-        <Clock className="i l" aria-hidden="true" />
-      ) : (
-        <CircleSlash className="i l" aria-hidden="true" />
-      )}
-      <h1>{late ? "Already decided" : "This link no longer works"}</h1>
-      <p className="t2">
-        {late
-          ? "Somebody decided this, or it was withdrawn. Your answer was not needed and was not sent."
-          : "It was used, revoked, or has expired. Ask the one who sent it for another."}
-      </p>
+      {props.icon}
+      <h1>{props.title}</h1>
+      {props.children && <p className="t2">{props.children}</p>}
     </div>
+  );
+}
+
+/** Why the link no longer decides anything: never an error page. */
+function Closed({ problem, title }: { problem: ApiProblem; title: string }) {
+  const zone = useZoneName();
+  const { decided_by: by, decided_at: at, decision } = problem.context;
+  const when = at ? ` at ${clock(Date.parse(at), zone).slice(0, 5)}` : "";
+  if (problem.code === "ALREADY_DECIDED") {
+    return (
+      <Outcome icon={<Glyph status="completed" size={32} />} title="Already decided">
+        {title && (
+          <>
+            {title}
+            <br />
+          </>
+        )}
+        {by
+          ? `${by} ${decision ?? "decided"} this${when}. Your answer was not needed and was not sent.`
+          : "It was decided, withdrawn or timed out. Your answer was not needed and was not sent."}
+      </Outcome>
+    );
+  }
+  if (problem.code === "LINK_USED") {
+    return (
+      <Outcome icon={<Glyph status="completed" size={32} />} title="This link was used">
+        {by ? `${by} answered with it${when}. ` : ""}A link answers once. There is nothing left to do.
+      </Outcome>
+    );
+  }
+  if (problem.code === "LINK_EXPIRED") {
+    return (
+      <Outcome icon={<Timer className="i l" aria-hidden="true" />} title="This link has expired">
+        Nothing was decided with it. Ask the one who sent it for another.
+      </Outcome>
+    );
+  }
+  if (problem.status === 0) {
+    return (
+      <Outcome icon={<CircleSlash className="i l" aria-hidden="true" />} title="The server does not answer">
+        Nothing was sent. Open the link again later; it stays valid.
+      </Outcome>
+    );
+  }
+  return (
+    <Outcome icon={<CircleSlash className="i l" aria-hidden="true" />} title="This link does not work">
+      It is not whole, or was made by another server. Ask the one who sent it for another.
+    </Outcome>
   );
 }

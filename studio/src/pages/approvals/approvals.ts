@@ -1,20 +1,35 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, ask, type Schemas } from "../../api/client";
+import { words } from "../../domain/schema";
 
 /** An open approval of some run. */
 export type Approval = Schemas["OpenWaitView"];
+export type Decision = Schemas["DecisionView"];
+
+/** Whose approvals are listed: those that I may decide, those of my roles, or all. */
+export type Whose = "me" | "team" | "all";
 
 /** Which one it is: a run may ask several people at once. */
 export function approvalId(approval: Approval): string {
   return `${approval.run} ${approval.path}`;
 }
 
-/** Open approvals of all runs, newest first. */
-export const approvalsQuery = queryOptions({
-  queryKey: ["approvals"],
-  queryFn: async ({ signal }) =>
-    (await ask(api.GET("/api/v1/approvals", { params: { query: { limit: 200 } }, signal }))).waits,
-});
+export function titleOf(approval: { title: string; name: string }): string {
+  return approval.title || words(approval.name || "approval");
+}
+
+/** Open approvals, newest first. */
+export function approvalsQuery(whose: Whose, me: Schemas["MeView"] | undefined) {
+  const filter =
+    whose === "all" || !me ? {} : whose === "me" ? { assignee: me.name, role: me.roles } : { role: me.roles };
+  return queryOptions({
+    queryKey: ["approvals", whose],
+    queryFn: async ({ signal }) =>
+      (await ask(api.GET("/api/v1/approvals", { params: { query: { ...filter, limit: 200 } }, signal })))
+        .waits,
+    enabled: me !== undefined,
+  });
+}
 
 /** What one run waits for, with the votes that were given. */
 export function waitsQuery(run: string) {
@@ -22,5 +37,14 @@ export function waitsQuery(run: string) {
     queryKey: ["approvals", "waits", run],
     queryFn: ({ signal }) =>
       ask(api.GET("/api/v1/runs/{run_id}/waits", { params: { path: { run_id: run } }, signal })),
+  });
+}
+
+/** Who decided what this run waited for. */
+export function decisionsQuery(run: string) {
+  return queryOptions({
+    queryKey: ["approvals", "decisions", run],
+    queryFn: ({ signal }) =>
+      ask(api.GET("/api/v1/runs/{run_id}/decisions", { params: { path: { run_id: run } }, signal })),
   });
 }

@@ -1,9 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Pause } from "lucide-react";
+import { Pause, Play, TimerReset } from "lucide-react";
 import { useCallback, useMemo } from "react";
 import { workflowQuery } from "../../api/queries";
 import { Canvas, type EdgeLook, type Look } from "../../canvas/Canvas";
-import { Glyph } from "../../components/Glyph";
 import { chartDrawing, chartStates, type EdgeState } from "../../domain/graph";
 import { isEnded, type StepStatus, statusWord } from "../../domain/status";
 import { duration } from "../../domain/time";
@@ -43,14 +42,16 @@ export default function ChartView({ at }: { at: RunAt }) {
       if (node.type === "start") {
         looks.set(node.id, {
           status: look,
+          name: "",
           label: "start",
           shape: "nodedot",
-          content: <Glyph status="running" size={12} />,
+          content: <Play className="i ni" aria-hidden="true" />,
         });
         continue;
       }
       looks.set(node.id, {
         status: look,
+        name: node.name,
         label: `${node.name}, ${here ? "here" : visits ? `visited ${visits} times` : "not visited"}`,
         shape: `place${node.type === "end" ? " end" : ""}${here ? " here" : ""}`,
         content: (
@@ -91,8 +92,9 @@ export default function ChartView({ at }: { at: RunAt }) {
         label: (
           <>
             {open && <Pause className="i" aria-hidden="true" />}
+            {edge.handle === "timeout" && <TimerReset className="i" aria-hidden="true" />}
             {edge.label}
-            {taken > 1 && <b>{taken}×</b>}
+            {taken > 0 && <b>{taken}×</b>}
           </>
         ),
       });

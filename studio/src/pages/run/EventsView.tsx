@@ -1,10 +1,24 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { ChevronDown, ChevronRight, Search } from "lucide-react";
+import {
+  Check,
+  ChevronDown,
+  ChevronRight,
+  Crosshair,
+  Diamond,
+  Download,
+  Funnel,
+  Mail,
+  Play,
+  Search,
+  Timer,
+} from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
+import { root } from "../../api/client";
 import { Glyph } from "../../components/Glyph";
 import { JsonView } from "../../components/JsonView";
 import { useZoneName } from "../../components/Time";
 import { EVENT_GROUPS, type EventGroup, groupOf, isFailure, summary } from "../../domain/eventKinds";
+import { placeName } from "../../domain/path";
 import type { RunEvent } from "../../domain/run";
 import { clock } from "../../domain/time";
 import type { RunAt } from "./RunPage";
@@ -25,6 +39,7 @@ export function EventsView({ at }: { at: RunAt }) {
     for (const event of past) found.set(groupOf(event.kind), (found.get(groupOf(event.kind)) ?? 0) + 1);
     return found;
   }, [past]);
+  const failures = useMemo(() => past.filter(isFailure).length, [past]);
   const wanted = text.toLowerCase();
   const shown = useMemo(
     () =>
@@ -77,9 +92,17 @@ export function EventsView({ at }: { at: RunAt }) {
             checked={failed}
             onChange={(event) => setFailed(event.target.checked)}
           />
-          Failed only
+          Failed only <span className="t3">{failures}</span>
         </label>
         <span className="grow" />
+        <a
+          className="iconbtn"
+          href={`${root}/api/v1/runs/${at.run.id}/export`}
+          aria-label="Download the run with all events"
+          title="Download the run with all events"
+        >
+          <Download className="i" aria-hidden="true" />
+        </a>
         <div className="filterbox evfilter">
           <Search className="i s" aria-hidden="true" />
           <input
@@ -126,6 +149,7 @@ export function EventsView({ at }: { at: RunAt }) {
                     open={opened === event.seq}
                     toggle={() => setOpened(opened === event.seq ? 0 : event.seq)}
                     goTo={() => at.goTo(event.seq)}
+                    filter={() => setText(event.path)}
                   />
                 )
               );
@@ -136,13 +160,25 @@ export function EventsView({ at }: { at: RunAt }) {
       </section>
       <div className="evfoot xs t3">
         <span className="grow">
-          {shown.length === past.length
-            ? `${past.length} events`
-            : `${shown.length} of ${past.length} events`}
+          {items.length
+            ? `Rows ${(items[0]?.index ?? 0) + 1} to ${(items.at(-1)?.index ?? 0) + 1} of ${shown.length}`
+            : "No event matches"}
+          {shown.length === past.length ? "" : `, of ${past.length} events`}
         </span>
+        <span className="hide-s">{items.length} rows in the page, the rest is drawn as you scroll</span>
       </div>
     </>
   );
+}
+
+const icon = { className: "i s", "aria-hidden": true } as const;
+
+function iconOf(kind: string) {
+  if (/completed$/.test(kind)) return <Check {...icon} />;
+  if (/^timer|^change_delay/.test(kind)) return <Timer {...icon} />;
+  if (/^(received|published|wait)/.test(kind)) return <Mail {...icon} />;
+  if (/started|scheduled|resumed|claimed|accepted/.test(kind)) return <Play {...icon} />;
+  return <Diamond {...icon} />;
 }
 
 function Space({ height }: { height: number }) {
@@ -161,6 +197,7 @@ function EventRow(props: {
   open: boolean;
   toggle: () => void;
   goTo: () => void;
+  filter: () => void;
 }) {
   const { event } = props;
   const bad = isFailure(event);
@@ -182,7 +219,7 @@ function EventRow(props: {
             ) : (
               <ChevronRight className="i s" aria-hidden="true" />
             )}
-            {bad && <Glyph status="failed" size={14} />}
+            {bad ? <Glyph status="failed" size={14} /> : iconOf(event.kind)}
             <span>{event.kind}</span>
           </button>
         </td>
@@ -199,9 +236,18 @@ function EventRow(props: {
               <div className="grow">
                 <JsonView value={event.data} name={`event-${event.seq}`} />
               </div>
-              <button type="button" className="btn sm" onClick={props.goTo}>
-                Go to this moment
-              </button>
+              <div className="evacts">
+                <button type="button" className="btn sm" onClick={props.goTo}>
+                  <Crosshair className="i s" aria-hidden="true" />
+                  Go to this moment
+                </button>
+                {event.path && (
+                  <button type="button" className="btn sm" onClick={props.filter}>
+                    <Funnel className="i s" aria-hidden="true" />
+                    Filter by {placeName(event.path)}
+                  </button>
+                )}
+              </div>
             </div>
           </td>
         </tr>

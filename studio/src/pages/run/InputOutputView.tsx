@@ -30,7 +30,7 @@ export function InputOutputView({ at }: { at: RunAt }) {
       <section aria-label="Output">
         <h2 className="h3">Output</h2>
         {problem ? (
-          <ErrorBox problem={problem} />
+          <ErrorBox problem={problem} at={at} />
         ) : isEnded(run.status) ? (
           <JsonView value={run.output} name="output" />
         ) : (

@@ -1,25 +1,40 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { ChevronDown, ChevronRight, MousePointerClick, Play, RotateCcw, X } from "lucide-react";
-import { useState } from "react";
+import {
+  ChevronDown,
+  ChevronRight,
+  GitFork,
+  MousePointerClick,
+  Play,
+  RotateCcw,
+  Undo2,
+  X,
+} from "lucide-react";
+import { Fragment, useState } from "react";
 import { api, ask } from "../../api/client";
+import { stateQuery, workflowQuery } from "../../api/queries";
 import { DecisionForm } from "../../components/DecisionForm";
 import { Glyph } from "../../components/Glyph";
 import { JsonView } from "../../components/JsonView";
 import { SchemaForm } from "../../components/SchemaForm";
 import { useZoneName } from "../../components/Time";
-import { attemptsAt, fromHistory, type Row, statusAt } from "../../domain/run";
+import { differences } from "../../domain/differences";
+import { errorKind, fieldOf, isConfigured } from "../../domain/errors";
+import { usageWords } from "../../domain/eventKinds";
+import { nodeOf } from "../../domain/graph";
+import { placeName } from "../../domain/path";
+import { attemptsAt, fromHistory, type Row, runStatusAt, statusAt, usedAt } from "../../domain/run";
 import { statusWord } from "../../domain/status";
 import { absolute, clock, duration } from "../../domain/time";
-import { cause, type Problem } from "../../domain/where";
-import { LogsSection } from "./LogsSection";
+import { brief, cause, type Problem } from "../../domain/where";
+import { LogLines, useLogs } from "./LogLines";
 import { RunDialog } from "./RunDialogs";
 import type { RunAt } from "./RunPage";
 import { useRunActions } from "./useRunActions";
 
 /** What is selected: its attempts, its error, its facts and its data; forms for what waits for a person. */
 export function Inspector({ at }: { at: RunAt }) {
-  const row = at.model.byPath.get(at.selected) ?? first(at);
+  const row = at.model.byPath.get(at.selected) ?? focusOf(at);
   if (!row) {
     return (
       <section className="inspector" aria-label="Details">
@@ -34,7 +49,9 @@ export function Inspector({ at }: { at: RunAt }) {
 }
 
 /** What deserves a look when nothing is selected: what failed, then what waits, then what runs. */
-function first(at: RunAt): Row | undefined {
+export function focusOf(at: RunAt): Row | undefined {
+  const cause = at.live ? at.model.byPath.get(at.model.ending?.error?.path ?? "") : undefined;
+  if (cause) return cause;
   for (const status of ["failed", "timed_out", "suspended", "running"]) {
     const row = at.model.rows.findLast((each) => statusAt(each, at.seq) === status);
     if (row) return row;
@@ -48,7 +65,14 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
   const attempt = attempts.find((each) => each.number === chosen) ?? attempts.at(-1);
   const status = statusAt(row, at.seq);
   const zone = useZoneName();
+  const used = usageWords(usedAt([row], at.seq));
+  const shown = row.details.findLast((each) => each.seq <= at.seq && each.attempt === attempt?.number);
+  const details = Object.entries(shown?.values ?? {});
   const [rerun, setRerun] = useState(false);
+  const canRerun =
+    (row.kind === "step" || row.kind === "node" || row.kind === "child") &&
+    row.result !== null &&
+    row.result <= at.seq;
   const over = attempt && attempt.seqEnd !== null && attempt.seqEnd <= at.seq;
   const worker =
     attempt?.worker ||
@@ -67,24 +91,40 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
         )}
       </div>
       <div className="inspbody">
-        {attempts.length > 1 && (
+        {row.attempts.length > 1 && (
           <div className="attempts">
-            {attempts.slice(-6).map((each) => (
-              <button
-                type="button"
-                key={each.number}
-                aria-pressed={each === attempt}
-                aria-label={`Attempt ${each.number}, ${statusWord(each.status)}`}
-                onClick={() => setChosen(each.number)}
-              >
-                <Glyph status={each.status} size={14} />
-                {each.number}
-                <span>{each.end === null ? "" : duration(each.end - each.start)}</span>
-              </button>
-            ))}
+            {row.attempts.slice(-6).map((each) => {
+              const later = each.seqStart > at.seq;
+              const open = each.seqEnd === null || each.seqEnd > at.seq;
+              const status = later || open ? "running" : each.status;
+              return (
+                <button
+                  type="button"
+                  key={each.number}
+                  disabled={later}
+                  aria-pressed={each === attempt}
+                  aria-label={`Attempt ${each.number}, ${later ? "later" : statusWord(status)}`}
+                  onClick={() => setChosen(each.number)}
+                >
+                  {!later && <Glyph status={status} size={14} />}
+                  {each.number}
+                  <span>{later ? "later" : open ? "" : duration((each.end ?? at.now) - each.start)}</span>
+                </button>
+              );
+            })}
           </div>
         )}
-        {attempt?.error && over && <ErrorBox problem={attempt.error} />}
+        {attempt?.error && over && <ErrorBox problem={attempt.error} at={at} />}
+        {at.model.compensations.has(row.path) && (
+          <div className="sec nb">
+            <div className="note">
+              <Undo2 className="i s" aria-hidden="true" />
+              <span>
+                <b>Undone.</b> {at.model.compensations.get(row.path)}
+              </span>
+            </div>
+          </div>
+        )}
         {fromHistory(at.model, row, at.seq) && (
           <div className="sec nb">
             <div className="note">
@@ -103,7 +143,10 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
               {attempt.start > attempt.due && (
                 <>
                   <dt>{attempt.number > 1 ? "Before it" : "Queued"}</dt>
-                  <dd>{duration(attempt.start - attempt.due)}</dd>
+                  <dd>
+                    {attempt.number > 1 ? "waited " : ""}
+                    {duration(attempt.start - attempt.due)}
+                  </dd>
                 </>
               )}
               <dt>{row.kind === "wait" || row.kind === "timer" ? "Waited" : "Executing"}</dt>
@@ -146,16 +189,28 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
                   <dd>in {duration(Math.max(row.retryAt - at.now, 0))}</dd>
                 </>
               )}
+              {used && (
+                <>
+                  <dt>Model</dt>
+                  <dd className="wraps">{used}</dd>
+                </>
+              )}
+              {details.map(([name, value]) => (
+                <Fragment key={name}>
+                  <dt className="clip" title={name}>
+                    {name}
+                  </dt>
+                  <dd title={brief(value, 400)}>{brief(value, 120)}</dd>
+                </Fragment>
+              ))}
               <dt>Path</dt>
               <dd className="mono">{row.path}</dd>
             </dl>
           </div>
         )}
-        {attempt && row.kind !== "wait" && row.kind !== "timer" && (
-          <LogsSection run={at.run.id} path={row.path} attempt={attempt.number} live={attempt.end === null} />
-        )}
-        {row.result !== null && row.result <= at.seq && <Result at={at} seq={row.result} name={row.name} />}
-        {row.result !== null && row.result <= at.seq && (row.kind === "step" || row.kind === "node") && (
+        {attempt && <RowData at={at} row={row} attempt={attempt.number} open={attempt.end === null} />}
+        {!at.live && <PastPart at={at} />}
+        {canRerun && at.live && (
           <div className="sec">
             <button type="button" className="btn sm" onClick={() => setRerun(true)}>
               <Play className="i" aria-hidden="true" />
@@ -169,18 +224,80 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
   );
 }
 
+/** Input, output and logs of an attempt, one at a time. */
+function RowData(props: { at: RunAt; row: Row; attempt: number; open: boolean }) {
+  const { at, row } = props;
+  const result = row.result !== null && row.result <= at.seq ? row.result : 0;
+  const input = inputOf(at, row);
+  const logs = useLogs(
+    at.run.id,
+    row.path,
+    props.attempt,
+    props.open,
+    row.kind !== "wait" && row.kind !== "timer",
+  );
+  const lines = logs.data?.lines.length ?? 0;
+  const tabs = [
+    ...(input === undefined ? [] : ["Input"]),
+    ...(result ? [row.kind === "wait" ? "Answer" : "Output"] : []),
+    ...(lines ? [`Logs ${lines}`] : []),
+  ];
+  const [chosen, setChosen] = useState("");
+  const shown =
+    tabs.find((each) => each.split(" ")[0] === chosen) ??
+    tabs.find((each) => /^(Out|Ans)/.test(each)) ??
+    tabs[0];
+  if (!shown) return null;
+  return (
+    <div className="sec">
+      <div className="seg datatabs" role="group" aria-label="Data">
+        {tabs.map((each) => (
+          <button
+            type="button"
+            key={each}
+            aria-pressed={each === shown}
+            onClick={() => setChosen(each.split(" ")[0] ?? "")}
+          >
+            {each}
+          </button>
+        ))}
+      </div>
+      {shown === "Input" && <JsonView value={input} name={`${row.name}-input`} />}
+      {/^(Output|Answer)$/.test(shown) && <Result at={at} seq={result} name={row.name} />}
+      {shown.startsWith("Logs") && logs.data && <LogLines lines={logs.data.lines} more={logs.data.more} />}
+    </div>
+  );
+}
+
+/** What a step was called with, if the settings keep that. */
+function inputOf(at: RunAt, row: Row): unknown {
+  const facts = at.events.filter((event) => event.path === row.path && event.seq <= at.seq);
+  return facts.findLast((event) => event.data.args !== undefined && event.data.args !== null)?.data.args;
+}
+
 /** The recorded result, from the event that has it. */
 function Result({ at, seq, name }: { at: RunAt; seq: number; name: string }) {
   const event = at.events.find((each) => each.seq === seq);
   const truncated = event?.data.truncated === true;
+  const [wanted, setWanted] = useState(false);
   const whole = useQuery({
     queryKey: ["event", at.run.id, seq],
     queryFn: () =>
       ask(api.GET("/api/v1/runs/{run_id}/events/{seq}", { params: { path: { run_id: at.run.id, seq } } })),
-    enabled: truncated,
+    enabled: truncated && wanted,
     staleTime: Number.POSITIVE_INFINITY,
   });
   const data = (truncated ? whole.data?.data : event?.data) as Record<string, unknown> | undefined;
+  if (truncated && !data) {
+    return (
+      <p className="t2 row g1">
+        {Math.round(Number(event?.data.bytes) / 1024).toLocaleString("en")} KB, not loaded.
+        <button type="button" className="btn sm" disabled={wanted} onClick={() => setWanted(true)}>
+          Load full
+        </button>
+      </p>
+    );
+  }
   if (!data) return null;
   const received =
     typeof data.received === "string"
@@ -189,25 +306,97 @@ function Result({ at, seq, name }: { at: RunAt; seq: number; name: string }) {
   const value = received ? received.data.payload : (data.result ?? data.output ?? data.state);
   const by = received?.data.by;
   return (
-    <div className="sec">
-      <h3>
-        {received ? "Answer" : "Output"}
-        {typeof by === "string" && by && <span className="t2">by {by}</span>}
-      </h3>
+    <>
+      {typeof by === "string" && by && <p className="t2 xs">by {by}</p>}
       <JsonView value={value ?? null} name={name} />
-    </div>
+    </>
   );
 }
 
-export function ErrorBox({ problem }: { problem: Problem }) {
+/** In the past: what the state was, and the only thing that can be done there. */
+function PastPart({ at }: { at: RunAt }) {
+  const [fork, setFork] = useState(false);
+  const point = at.model.checkpoints.findLast((seq) => seq <= at.seq) ?? 0;
+  const before = at.model.checkpoints.findLast((seq) => seq < point) ?? 0;
+  const now = useQuery(stateQuery(at.run.id, point));
+  const then = useQuery(stateQuery(at.run.id, before));
+  const machine = at.run.kind === "machine";
+  const part = (data: typeof now.data) => (machine ? data?.state : data?.outputs) ?? {};
+  const changes =
+    point && now.data && (!before || then.data) ? differences(part(then.data), part(now.data)) : [];
+  const writer = at.model.rows.find((row) => row.result === point);
+  return (
+    <>
+      <div className="sec">
+        <h3>At seq {at.seq}</h3>
+        <dl className="facts">
+          <dt>Run</dt>
+          <dd>{statusWord(runStatusAt(at.model, at.seq))}</dd>
+          {point > 0 && (
+            <>
+              <dt>Checkpoint</dt>
+              <dd>
+                {at.model.checkpoints.indexOf(point) + 1}
+                {writer ? `, written by ${writer.name}` : ""}
+              </dd>
+            </>
+          )}
+        </dl>
+        {changes.length > 0 && (
+          <ul className="changes" aria-label="Changed at this checkpoint">
+            {changes.slice(0, 8).map((change) => (
+              <li key={change.path} className={`ch-${change.kind}`}>
+                <code>{machine ? change.path : placeName(change.path)}</code>
+                {change.kind !== "added" && <del>{brief(change.old, 80)}</del>}
+                {change.kind !== "removed" && <ins>{brief(change.value, 80)}</ins>}
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+      <div className="sec">
+        <p className="t2">
+          A fork starts a <b>new run</b> from this checkpoint with this state, or with your edits.{" "}
+          <b>{at.run.key || "This run"} stays as it is.</b>
+        </p>
+        <button type="button" className="btn violet" disabled={!point} onClick={() => setFork(true)}>
+          <GitFork className="i" aria-hidden="true" />
+          Fork this state…
+        </button>
+      </div>
+      {fork && <RunDialog at={at} action="fork" close={() => setFork(false)} />}
+    </>
+  );
+}
+
+const PLAIN = new Set(["ERROR", "STEP_FAILED", "NODE_FAILED", "RUN_FAILED"]); // they say nothing more
+
+/** What went wrong: whose turn it is, the words of the error, what to do, and where it came from. */
+export function ErrorBox({ problem, at }: { problem: Problem; at?: RunAt }) {
   const [open, setOpen] = useState(false);
-  const configured = /^(INVALID|UNKNOWN|TEMPLATE|EXPRESSION|MISSING)/.test(problem.code ?? "");
   const frames = problem.traceback?.match(/^ {2}File /gm)?.length ?? 0;
+  const field = isConfigured(problem) ? fieldOf(problem) : "";
+  const node = at?.run.kind === "graph" && problem.path ? nodeOf(problem.path) : "";
   return (
     <div className="errbox">
-      <div className="kind">{configured ? "Fix your node" : "Something went wrong"}</div>
+      <div className="kind">
+        {errorKind(problem)}{" "}
+        {problem.code && !PLAIN.has(problem.code) && <code className="xs">{problem.code}</code>}
+      </div>
       <div className="msg">{cause(problem)}</div>
       {problem.hint && <p>{problem.hint}</p>}
+      {at && node && isConfigured(problem) && (
+        <p>
+          <Link
+            className="link"
+            to="/workflows/$name"
+            params={{ name: at.run.workflow }}
+            search={{ node } as never}
+          >
+            {field ? `Open ${node}, field ${field}` : `Open ${node} in the workflow`}
+          </Link>
+        </p>
+      )}
       {problem.traceback && (
         <>
           <button type="button" className="disc" aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -218,7 +407,11 @@ export function ErrorBox({ problem }: { problem: Problem }) {
             )}
             Traceback, {frames} {frames === 1 ? "frame" : "frames"}
           </button>
-          {open && <pre className="code trace">{problem.traceback}</pre>}
+          {open && (
+            <pre className="code trace" tabIndex={0}>
+              {problem.traceback}
+            </pre>
+          )}
         </>
       )}
     </div>
@@ -235,6 +428,14 @@ interface TriggerChoice {
 function Answer({ at, row }: { at: RunAt; row: Row }) {
   const actions = useRunActions(at.run.id);
   const [opened, setOpened] = useState("");
+  const workflow = useQuery({
+    ...workflowQuery(at.run.workflow, at.run.version),
+    enabled: at.run.kind === "machine",
+  });
+  const definition = workflow.data?.definition as
+    | { ends?: string[]; transitions?: { name: string; target: string }[] }
+    | undefined;
+  const targets = definition?.transitions ?? [];
   const data = row.open?.data ?? {};
   if (row.what === "approval") {
     return (
@@ -245,7 +446,7 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
           busy={actions.busy}
           problem={actions.problem}
           field={actions.field}
-          decide={(answer) => void actions.decide(row.path, answer)}
+          decide={(answer, reason) => void actions.decide(row.path, answer, reason)}
         />
       </div>
     );
@@ -271,8 +472,11 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
     );
   }
   const choices = (data.choices as TriggerChoice[] | undefined) ?? [];
+  const targetOf = (name: string) => targets.find((each) => each.name === name)?.target ?? "";
+  const ends = definition?.ends ?? [];
   return (
     <>
+      <p className="sec nb t2">Waits for one of these.</p>
       {choices.map((choice) => {
         const open = opened === choice.name;
         return (
@@ -289,7 +493,10 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
                 <ChevronRight className="i s" aria-hidden="true" />
               )}
               <code className="med">{choice.name}</code>
-              <span className="t3 clip">{choice.title}</span>
+              <span className="t3 clip">
+                {targetOf(choice.name) && `→ ${targetOf(choice.name)}`}
+                {ends.includes(targetOf(choice.name)) && ", the end"} {choice.title}
+              </span>
             </button>
             {open && (
               <div className="trigb">
@@ -302,6 +509,11 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
                     <button type="submit" className="btn primary" disabled={actions.busy}>
                       {choice.name}
                     </button>
+                    {targetOf(choice.name) && (
+                      <span className="t3 xs">
+                        Then it is at <code>{targetOf(choice.name)}</code>
+                      </span>
+                    )}
                   </div>
                 </SchemaForm>
               </div>

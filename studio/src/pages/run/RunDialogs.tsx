@@ -1,11 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { RotateCcw, X } from "lucide-react";
-import { type ReactNode, useId, useState } from "react";
-import { stateQuery } from "../../api/queries";
-import { Dialog } from "../../components/Dialog";
-import { Glyph } from "../../components/Glyph";
+import { CircleCheck, GitFork, Play } from "lucide-react";
+import { useId, useState } from "react";
+import { stateQuery, workflowQuery } from "../../api/queries";
+import { CopyButton } from "../../components/CopyButton";
+import { FormDialog } from "../../components/FormDialog";
+import { JsonField, useJson } from "../../components/JsonField";
+import { differences } from "../../domain/differences";
+import { placeName } from "../../domain/path";
+import { repeated } from "../../domain/rerun";
 import type { Row } from "../../domain/run";
+import { brief } from "../../domain/where";
+import { version } from "../runs/RunRow";
 import type { RunAt } from "./RunPage";
 import { useRunActions } from "./useRunActions";
 
@@ -32,7 +38,17 @@ export function RunDialog(props: { at: RunAt; action: ActionName; close: () => v
     case "fork":
       return <ForkDialog {...shared} />;
     case "cancel":
-      return <CancelDialog {...shared} />;
+      return (
+        <ReasonDialog
+          {...shared}
+          title="Cancel this run?"
+          lead="Steps that run now finish or are interrupted and clean up; nothing after them starts."
+          keep="Keep it"
+          word="Cancel the run"
+          danger
+          act={(actions, reason) => actions.cancel(reason)}
+        />
+      );
     case "signal":
       return <SignalDialog {...shared} />;
     case "compensate":
@@ -72,68 +88,6 @@ interface DialogProps {
   close: () => void;
 }
 
-function Frame(props: {
-  title: string;
-  lead: ReactNode;
-  close: () => void;
-  problem: string;
-  children?: ReactNode;
-  foot: ReactNode;
-}) {
-  return (
-    <Dialog label={props.title} className="rdlg" close={props.close}>
-      <div className="shead">
-        <h2>{props.title}</h2>
-        <span className="grow" />
-        <button type="button" className="iconbtn" aria-label="Close" onClick={props.close}>
-          <X className="i" aria-hidden="true" />
-        </button>
-      </div>
-      <div className="rbody">
-        <p className="t2">{props.lead}</p>
-        {props.children}
-        {props.problem && (
-          <p className="errline" role="alert">
-            {props.problem}
-          </p>
-        )}
-      </div>
-      <div className="rfoot">{props.foot}</div>
-    </Dialog>
-  );
-}
-
-/** JSON that can be edited; `value` is undefined while it cannot be read. */
-function useJson(start: unknown) {
-  const [text, setText] = useState(() => JSON.stringify(start ?? null, null, 2));
-  let value: unknown;
-  let problem = "";
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    problem = `This is not JSON: ${(error as Error).message}`;
-  }
-  return { text, setText, value, problem };
-}
-
-function JsonField(props: { label: string; json: ReturnType<typeof useJson>; rows?: number }) {
-  const id = useId();
-  return (
-    <div className="field">
-      <label htmlFor={id}>{props.label}</label>
-      <textarea
-        id={id}
-        className={props.json.problem ? "input mono bad" : "input mono"}
-        rows={props.rows ?? 7}
-        spellCheck={false}
-        value={props.json.text}
-        onChange={(event) => props.json.setText(event.target.value)}
-      />
-      {props.json.problem && <span className="err">{props.json.problem}</span>}
-    </div>
-  );
-}
-
 function useOpened(close: () => void) {
   const navigate = useNavigate();
   return (started: { id: string } | null) => {
@@ -145,89 +99,123 @@ function useOpened(close: () => void) {
 
 function RerunDialog({ at, close }: DialogProps) {
   const actions = useRunActions(at.run.id);
+  const workflow = useQuery(workflowQuery(at.run.workflow));
   const json = useJson(at.run.input);
   const opened = useOpened(close);
+  const [chosen, setChosen] = useState(at.run.version);
+  const id = useId();
+  const versions = [...new Set([at.run.version, ...(workflow.data?.versions ?? [])])];
   return (
-    <Frame
+    <FormDialog
       title={`Rerun ${at.run.workflow}`}
-      lead="Starts a new run from the beginning. Every step runs again, with its effects; this run stays as it is."
-      close={close}
-      problem={actions.problem}
-      foot={
+      lead={
         <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Close
-          </button>
-          <button
-            type="button"
-            className="btn primary"
-            disabled={actions.busy || json.problem !== ""}
-            onClick={async () => opened(await actions.rerun(json.value))}
-          >
-            Rerun
-          </button>
+          A <b>new run</b> from the beginning. Every step runs again, with its effects.{" "}
+          <b>{at.run.key || "This run"} stays as it is.</b>
         </>
       }
+      close={close}
+      keep="Keep as it is"
+      word="Rerun"
+      icon={<Play className="i" aria-hidden="true" />}
+      busy={actions.busy}
+      ready={!json.problem}
+      problem={actions.problem}
+      act={async () => opened(await actions.rerun(json.value, chosen === at.run.version ? "" : chosen))}
+      aside={<CopyButton text={`stepwell runs rerun ${at.run.id}`} label="Copy as command" />}
     >
-      <JsonField label="Input" json={json} />
-    </Frame>
+      <JsonField label="Input" note="as recorded; change it if you like" json={json} />
+      {versions.length > 1 && (
+        <div className="field">
+          <label htmlFor={id}>Version</label>
+          <select
+            id={id}
+            className="input"
+            value={chosen}
+            onChange={(event) => setChosen(event.target.value)}
+          >
+            {versions.map((each) => (
+              <option key={each} value={each}>
+                {version(each)}
+                {each === at.run.version ? ", as before" : ""}
+              </option>
+            ))}
+          </select>
+        </div>
+      )}
+    </FormDialog>
   );
 }
 
 function RerunFromDialog({ at, close, step }: DialogProps & { step: Row }) {
   const actions = useRunActions(at.run.id);
   const opened = useOpened(close);
-  const kept = at.model.rows.filter((row) => row.result !== null && row.first < step.first);
+  const carried = at.events[0]?.data.graph;
+  const workflow = useQuery({
+    ...workflowQuery(at.run.workflow, at.run.version),
+    enabled: at.run.kind === "graph" && !carried,
+  });
+  const plan = repeated(
+    at.model,
+    step,
+    at.run.kind === "graph" ? (carried ?? workflow.data?.definition) : null,
+  );
   return (
-    <Frame
+    <FormDialog
       title={`Rerun from ${step.name}`}
-      lead={`Starts a new run that keeps the results from before ${step.name}, and runs it and everything after it again.`}
-      close={close}
-      problem={actions.problem}
-      foot={
+      lead={
         <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Close
-          </button>
-          <button
-            type="button"
-            className="btn primary"
-            disabled={actions.busy}
-            onClick={async () => opened(await actions.rerunFrom(step.path))}
-          >
-            Rerun from {step.name}
-          </button>
+          A <b>new run</b> that takes the recorded results before <code>{step.name}</code> and runs the rest.{" "}
+          <b>{at.run.key || "This run"} stays as it is.</b>
         </>
+      }
+      close={close}
+      keep="Keep as it is"
+      word={`Rerun from ${step.name}`}
+      icon={<Play className="i" aria-hidden="true" />}
+      busy={actions.busy}
+      problem={actions.problem}
+      act={async () => opened(await actions.rerunFrom(step.path))}
+      aside={
+        <CopyButton text={`stepwell runs rerun ${at.run.id} --from ${step.path}`} label="Copy as command" />
       }
     >
       <div className="rcols">
-        <div>
-          <h3 className="h3">From history</h3>
-          <ul className="rl">
-            {kept.slice(0, 8).map((row) => (
-              <li key={row.path}>
-                <RotateCcw className="i s" aria-hidden="true" />
-                <code>{row.name}</code>
-              </li>
-            ))}
-            {kept.length > 8 && <li className="t3">and {kept.length - 8} more</li>}
-            {!kept.length && <li className="t3">nothing</li>}
-          </ul>
-        </div>
-        <div>
-          <h3 className="h3">Will run</h3>
-          <ul className="rl">
-            <li>
-              <Glyph status="running" size={14} />
-              <code>{step.name}</code>
-            </li>
-            <li className="t2">and everything after it</li>
-          </ul>
-        </div>
+        <Names
+          title="From history"
+          names={plan.kept}
+          icon={<CircleCheck className="i s ok" aria-hidden="true" />}
+        />
+        <Names
+          title="Will run"
+          names={plan.again}
+          icon={<Play className="i s" aria-hidden="true" />}
+          more={plan.more}
+        />
       </div>
-    </Frame>
+    </FormDialog>
+  );
+}
+
+function Names(props: { title: string; names: string[]; icon: React.ReactNode; more?: string }) {
+  const { names } = props;
+  return (
+    <div>
+      <h3 className="h3">
+        {props.title}, {names.length}
+      </h3>
+      <ul className="rl" aria-label={props.title}>
+        {names.slice(0, 8).map((name) => (
+          <li key={name}>
+            {props.icon}
+            <code>{name}</code>
+          </li>
+        ))}
+        {names.length > 8 && <li className="t3">and {names.length - 8} more</li>}
+        {!names.length && <li className="t3">nothing</li>}
+        {props.more && <li className="t2">{props.more}</li>}
+      </ul>
+    </div>
   );
 }
 
@@ -236,16 +224,11 @@ function ForkDialog({ at, close }: DialogProps) {
   const state = useQuery(stateQuery(at.run.id, point));
   if (!point) {
     return (
-      <Frame
+      <FormDialog
         title="Fork"
-        lead="This run has no checkpoint yet: a step or transition must complete first."
+        lead="There is no checkpoint up to here: a step or transition must complete first."
         close={close}
-        problem=""
-        foot={
-          <button type="button" className="btn" onClick={close}>
-            Close
-          </button>
-        }
+        keep="Close"
       />
     );
   }
@@ -266,8 +249,9 @@ function ForkForm(props: DialogProps & { point: number; machine: boolean; start:
   const actions = useRunActions(props.at.run.id);
   const opened = useOpened(props.close);
   const json = useJson(props.start);
+  const changes = json.problem ? [] : differences(props.start ?? {}, json.value ?? {});
   const edits = () => {
-    if (JSON.stringify(json.value) === JSON.stringify(props.start)) return {};
+    if (!changes.length) return {};
     if (props.machine) return { state: json.value };
     const before = (props.start ?? {}) as Record<string, unknown>;
     const after = (json.value ?? {}) as Record<string, unknown>;
@@ -276,70 +260,43 @@ function ForkForm(props: DialogProps & { point: number; machine: boolean; start:
     );
     return changed.length ? { outputs: Object.fromEntries(changed) } : {};
   };
+  const kept = props.at.model.rows.filter((row) => row.result !== null && row.result <= props.point).length;
   return (
-    <Frame
+    <FormDialog
       title={`Fork at seq ${props.point}`}
-      lead={`Starts a new run that begins as this one was at seq ${props.point}. What was done up to there is not done again; this run stays as it is.`}
+      lead={
+        <>
+          A <b>new run</b> that begins as this one was at seq {props.point}: {kept} results are taken from
+          history, everything after them runs. <b>{props.at.run.key || "This run"} stays as it is.</b>
+        </>
+      }
       close={props.close}
+      keep="Keep as it is"
+      word="Fork"
+      icon={<GitFork className="i" aria-hidden="true" />}
+      busy={actions.busy}
+      ready={!json.problem}
       problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={props.close}>
-            Close
-          </button>
-          <button
-            type="button"
-            className="btn primary"
-            disabled={actions.busy || json.problem !== ""}
-            onClick={async () => opened(await actions.fork(props.point, edits()))}
-          >
-            Fork
-          </button>
-        </>
-      }
+      act={async () => opened(await actions.fork(props.point, edits()))}
     >
-      <JsonField label={props.machine ? "State" : "Results of the steps so far"} json={json} rows={11} />
-    </Frame>
-  );
-}
-
-function CancelDialog({ at, close }: DialogProps) {
-  const actions = useRunActions(at.run.id);
-  const [reason, setReason] = useState("");
-  const id = useId();
-  return (
-    <Frame
-      title="Cancel this run?"
-      lead="Steps that run now finish or are interrupted and clean up; nothing after them starts."
-      close={close}
-      problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Keep it
-          </button>
-          <button
-            type="button"
-            className="btn danger"
-            disabled={actions.busy}
-            onClick={async () => {
-              if (await actions.cancel(reason)) close();
-            }}
-          >
-            Cancel the run
-          </button>
-        </>
-      }
-    >
-      <div className="field">
-        <label htmlFor={id}>
-          Reason <span className="t3">kept in the log</span>
-        </label>
-        <input id={id} className="input" value={reason} onChange={(event) => setReason(event.target.value)} />
-      </div>
-    </Frame>
+      <JsonField
+        label={props.machine ? "State" : "Results of the steps so far"}
+        note="change what you like"
+        json={json}
+        rows={11}
+      />
+      {changes.length > 0 && (
+        <ul className="changes" aria-label="Your changes">
+          {changes.slice(0, 20).map((change) => (
+            <li key={change.path} className={`ch-${change.kind}`}>
+              <code>{props.machine ? change.path : placeName(change.path)}</code>
+              {change.kind !== "added" && <del>{brief(change.old, 160)}</del>}
+              {change.kind !== "removed" && <ins>{brief(change.value, 160)}</ins>}
+            </li>
+          ))}
+        </ul>
+      )}
+    </FormDialog>
   );
 }
 
@@ -350,7 +307,7 @@ function SignalDialog({ at, close }: DialogProps) {
   const json = useJson(null);
   const id = useId();
   return (
-    <Frame
+    <FormDialog
       title="Signal"
       lead={
         waits.length
@@ -358,25 +315,14 @@ function SignalDialog({ at, close }: DialogProps) {
           : "The run takes it when it waits for a signal of that name."
       }
       close={close}
+      keep="Close"
+      word="Send signal"
+      busy={actions.busy}
+      ready={name !== "" && !json.problem}
       problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Close
-          </button>
-          <button
-            type="button"
-            className="btn primary"
-            disabled={actions.busy || !name || json.problem !== ""}
-            onClick={async () => {
-              if (await actions.signal(name, json.value)) close();
-            }}
-          >
-            Send signal
-          </button>
-        </>
-      }
+      act={async () => {
+        if (await actions.signal(name, json.value)) close();
+      }}
     >
       <div className="field">
         <label htmlFor={id}>Name</label>
@@ -388,10 +334,11 @@ function SignalDialog({ at, close }: DialogProps) {
         />
       </div>
       <JsonField label="Payload" json={json} rows={4} />
-    </Frame>
+    </FormDialog>
   );
 }
 
+/** A verb that only asks for a reason. */
 function ReasonDialog(
   props: DialogProps & {
     title: string;
@@ -406,29 +353,18 @@ function ReasonDialog(
   const [reason, setReason] = useState("");
   const id = useId();
   return (
-    <Frame
+    <FormDialog
       title={props.title}
       lead={props.lead}
       close={props.close}
+      keep={props.keep}
+      word={props.word}
+      danger={props.danger === true}
+      busy={actions.busy}
       problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={props.close}>
-            {props.keep}
-          </button>
-          <button
-            type="button"
-            className={props.danger ? "btn danger" : "btn primary"}
-            disabled={actions.busy}
-            onClick={async () => {
-              if (await props.act(actions, reason)) props.close();
-            }}
-          >
-            {props.word}
-          </button>
-        </>
-      }
+      act={async () => {
+        if (await props.act(actions, reason)) props.close();
+      }}
     >
       <div className="field">
         <label htmlFor={id}>
@@ -436,7 +372,7 @@ function ReasonDialog(
         </label>
         <input id={id} className="input" value={reason} onChange={(event) => setReason(event.target.value)} />
       </div>
-    </Frame>
+    </FormDialog>
   );
 }
 
@@ -446,61 +382,41 @@ function SkipDialog({ at, close }: DialogProps) {
   const failed = at.model.ending?.error?.path ?? "";
   const name = at.model.byPath.get(failed)?.name ?? "the failed step";
   return (
-    <Frame
+    <FormDialog
       title={`Skip ${name}`}
       lead={`The run continues as if ${name} had returned this output. It is not run; nothing before it runs again.`}
       close={close}
+      keep="Leave it"
+      word={`Skip ${name}`}
+      busy={actions.busy}
+      ready={!json.problem}
       problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Leave it
-          </button>
-          <button
-            type="button"
-            className="btn primary"
-            disabled={actions.busy || json.problem !== ""}
-            onClick={async () => {
-              if (await actions.skip(failed, json.value)) close();
-            }}
-          >
-            Skip {name}
-          </button>
-        </>
-      }
+      act={async () => {
+        if (await actions.skip(failed, json.value)) close();
+      }}
     >
       <JsonField label="Output" json={json} rows={5} />
-    </Frame>
+    </FormDialog>
   );
 }
 
 function CompensateDialog({ at, close }: DialogProps) {
   const actions = useRunActions(at.run.id);
+  const done = at.model.rows
+    .filter((row) => row.kind === "step" && row.result !== null)
+    .map((row) => row.name);
   return (
-    <Frame
+    <FormDialog
       title="Compensate this run?"
-      lead="Undoes the completed steps that say how to undo them, the last one first. The run stays failed."
+      lead={`Undoes the completed steps that say how to undo them, the last one first: ${done.length} steps have completed. The run stays failed.`}
       close={close}
+      keep="Leave it"
+      word="Compensate"
+      busy={actions.busy}
       problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Leave it
-          </button>
-          <button
-            type="button"
-            className="btn primary"
-            disabled={actions.busy}
-            onClick={async () => {
-              if (await actions.compensate()) close();
-            }}
-          >
-            Compensate
-          </button>
-        </>
-      }
+      act={async () => {
+        if (await actions.compensate()) close();
+      }}
     />
   );
 }
@@ -509,32 +425,20 @@ function DeleteDialog({ at, close }: DialogProps) {
   const actions = useRunActions(at.run.id);
   const navigate = useNavigate();
   return (
-    <Frame
+    <FormDialog
       title="Delete this run?"
       lead="Its log, documents and the runs below it are gone for good."
       close={close}
+      keep="Keep it"
+      word="Delete the run"
+      danger
+      busy={actions.busy}
       problem={actions.problem}
-      foot={
-        <>
-          <span className="grow" />
-          <button type="button" className="btn" onClick={close}>
-            Keep it
-          </button>
-          <button
-            type="button"
-            className="btn danger"
-            disabled={actions.busy}
-            onClick={async () => {
-              if ((await actions.remove()) !== null) {
-                close();
-                void navigate({ to: "/runs" });
-              }
-            }}
-          >
-            Delete the run
-          </button>
-        </>
-      }
+      act={async () => {
+        if ((await actions.remove()) === null) return;
+        close();
+        void navigate({ to: "/runs" });
+      }}
     />
   );
 }

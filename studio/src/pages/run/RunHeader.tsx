@@ -1,3 +1,4 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import {
   ArrowLeft,
@@ -6,6 +7,7 @@ import {
   Ellipsis,
   GitFork,
   Hand,
+  History,
   OctagonX,
   Play,
   Radio,
@@ -17,24 +19,29 @@ import {
 import { DropdownMenu } from "radix-ui";
 import { useState } from "react";
 import { root } from "../../api/client";
+import { overviewQuery } from "../../api/queries";
 import { CopyButton } from "../../components/CopyButton";
 import { StatusPill } from "../../components/StatusBadge";
-import { Ago } from "../../components/Time";
-import { answer, openRows, type Part } from "../../domain/answer";
-import { fromHistory } from "../../domain/run";
+import { Ago, useZoneName } from "../../components/Time";
+import { answer, openRows, type Part, sentence } from "../../domain/answer";
+import { usageWords } from "../../domain/eventKinds";
+import { fromHistory, usedAt } from "../../domain/run";
 import { isEnded, statusWord } from "../../domain/status";
-import { duration, instant } from "../../domain/time";
+import { absolute, duration } from "../../domain/time";
 import { asProblem } from "../../domain/where";
 import { version } from "../runs/RunRow";
 import { type ActionName, RunDialog } from "./RunDialogs";
 import { type RunAt, statusOf } from "./RunPage";
 import { useRunActions } from "./useRunActions";
 
+const STARTED: Record<string, string> = { api: "by API", manual: "by hand" };
+
 /** Status, name, the answer in one sentence, and what can be done. */
 export function RunHeader({ at, why }: { at: RunAt; why: string }) {
   const { run, model, seq } = at;
   const status = statusOf(at);
   const [dialog, setDialog] = useState<ActionName | "">("");
+  const held = heldAt(at);
   const waits = openRows(model, seq);
   const word =
     status === "suspended" && waits[0]
@@ -55,19 +62,35 @@ export function RunHeader({ at, why }: { at: RunAt; why: string }) {
           <ArrowLeft className="i s" aria-hidden="true" />
           <span>Runs</span>
         </Link>
-        <StatusPill status={status} word={word} />
+        {at.live ? (
+          <StatusPill status={status} word={word} />
+        ) : (
+          <span className="pill past">
+            <History className="i s" aria-hidden="true" />
+            Past
+          </span>
+        )}
         <h1 className="mono">{run.workflow}</h1>
         <span className="tag">{version(run.version)}</span>
         {run.test && <span className="tag test">TEST</span>}
-        <span className="rid mono xs t3">{run.id}</span>
+        <span className="rid mono xs t3" title={run.id}>
+          {run.id.slice(0, 8)}…{run.id.slice(-4)}
+        </span>
         <CopyButton text={run.id} label="Copy run id (Y)" />
         <span className="grow" />
         <Actions at={at} open={setDialog} />
       </div>
       <p className="answer" aria-live="polite">
+        {!at.live && "It was: "}
         {parts.map(drawn)}
       </p>
-      <Meta at={at} />
+      {at.live ? <Meta at={at} /> : <PastMeta at={at} />}
+      {at.live && held && (
+        <div className="banner st-suspended" role="status">
+          <Hand className="i" aria-hidden="true" />
+          <span className="grow">{why ? sentence(why) : "The run is held: it begins nothing new."}</span>
+        </div>
+      )}
       {dialog && <RunDialog at={at} action={dialog} close={() => setDialog("")} />}
     </div>
   );
@@ -82,26 +105,68 @@ function noun(kind: string, what: string): string {
   return kind === "timer" ? "a timer" : what === "trigger" ? "a person" : what;
 }
 
+/** When the cursor is in the past: when that was, and how to come back. */
+function PastMeta({ at }: { at: RunAt }) {
+  const zone = useZoneName();
+  const checkpoints = at.model.checkpoints.filter((seq) => seq <= at.seq).length;
+  const end = at.model.ending?.at ?? at.model.lastAt;
+  return (
+    <p className="meta xs t3">
+      <span>
+        <b>{absolute(at.now, zone)}</b>
+      </span>
+      <span>
+        <b>{duration(Math.max(end - at.now, 0))}</b> before {at.model.ending ? "the end" : "now"}
+      </span>
+      {checkpoints > 0 && (
+        <span>
+          checkpoint <b>{checkpoints}</b>
+        </span>
+      )}
+      <span className="hide-s">
+        actions on the live run are back with <b>L</b>
+      </span>
+    </p>
+  );
+}
+
 function Meta({ at }: { at: RunAt }) {
   const { run, model, seq } = at;
-  const end = instant(run.ended_at);
-  const start = Date.parse(run.created_at);
+  const ended = isEnded(run.status);
+  const overview = useQuery({
+    ...overviewQuery(run.id, model.last),
+    refetchInterval: ended ? false : 5_000,
+  });
   const history = model.rows.filter((row) => fromHistory(model, row, seq)).length;
   const failed = run.status === "failed" || run.status === "timed_out";
   const at_ = asProblem(run.error)?.path;
   const step = at_ ? model.byPath.get(at_)?.name : undefined;
-  const by = at.events[0]?.data.by;
+  const children = model.rows.filter((row) => row.child).length;
+  const worker = ended ? "" : (model.claims.findLast((claim) => claim.worker)?.worker ?? "");
+  const retries = model.retries.length;
+  const active = overview.data ? overview.data.active * 1000 : null;
+  const elapsed = overview.data ? overview.data.elapsed * 1000 : null;
+  const waited = active !== null && elapsed !== null && elapsed - active > Math.max(2_000, elapsed * 0.05);
+  const used = usageWords(usedAt(model.rows, seq));
   return (
     <p className="meta xs t3">
       <span>
         started{" "}
         <b>
-          <Ago at={start} />
+          <Ago at={Date.parse(run.created_at)} />
         </b>
       </span>
-      {end !== null && isEnded(run.status) && (
+      {elapsed !== null && run.status !== "pending" && (ended || waited) && (
         <span>
-          took <b>{duration(end - start)}</b>
+          {waited ? (
+            <>
+              <b>{duration(active ?? 0)}</b> active, <b>{duration(elapsed - (active ?? 0))}</b> waiting
+            </>
+          ) : (
+            <>
+              took <b>{duration(elapsed)}</b>
+            </>
+          )}
         </span>
       )}
       {run.key && (
@@ -109,17 +174,40 @@ function Meta({ at }: { at: RunAt }) {
           key <b className="mono">{run.key}</b>
         </span>
       )}
-      {typeof by === "string" && by && (
-        <span>
-          by <b>{by}</b>
-        </span>
-      )}
+      <span>
+        {STARTED[run.trigger] ?? run.trigger}
+        {run.started_by && (
+          <>
+            , <b>{run.started_by}</b>
+          </>
+        )}
+      </span>
       {run.parent && (
         <span>
           child of{" "}
           <Link className="link mono" to="/runs/$id" params={{ id: run.parent }}>
             {run.parent.slice(-8)}
           </Link>
+        </span>
+      )}
+      {children > 0 && (
+        <Link className="link" to="/runs" search={{ parent: run.id } as never}>
+          {children} {children === 1 ? "child" : "children"}
+        </Link>
+      )}
+      {retries > 0 && (
+        <span>
+          retried <b>{retries === 1 ? "once" : `${retries} times`}</b>
+        </span>
+      )}
+      {worker && (
+        <span className="hide-s">
+          worker <b className="mono">{worker.slice(0, 8)}</b>
+        </span>
+      )}
+      {used && (
+        <span>
+          <b>{used}</b>
         </span>
       )}
       {history > 0 && (

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import {
   ArrowRightLeft,
   Braces,
@@ -18,13 +18,15 @@ import { runQuery, whyQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { Glyph } from "../../components/Glyph";
 import { Kbd } from "../../components/Kbd";
-import { type RunEvent, type RunModel, runStatusAt, statusAt } from "../../domain/run";
+import { type Row, type RunEvent, type RunModel, runStatusAt, statusAt } from "../../domain/run";
 import { isEnded, type StepStatus } from "../../domain/status";
 import { isTyping, singleKeys } from "../../shell/shortcuts";
+import { neighbour } from "../runs/lastList";
 import { DocumentsView } from "./DocumentsView";
 import { EventsView } from "./EventsView";
 import { InputOutputView } from "./InputOutputView";
 import { Inspector } from "./Inspector";
+import { Pane } from "./Pane";
 import { RunHeader } from "./RunHeader";
 import { Scrubber } from "./Scrubber";
 import { StateView } from "./StateView";
@@ -77,10 +79,14 @@ export function RunPage() {
     return (
       <main className="main" id="main">
         <EmptyState
+          whole
           icon={<SearchX className="i l" aria-hidden="true" />}
-          title={`No run ${id.slice(0, 12)}… here`}
+          title={`No run ${id.length > 12 ? `${id.slice(0, 12)}…` : id} here`}
         >
-          It may be gone after its retention, or live in another database.
+          It may be gone after its retention, or live in another database.{" "}
+          <Link className="link" to="/runs">
+            All runs
+          </Link>
         </EmptyState>
       </main>
     );
@@ -131,9 +137,18 @@ function LoadedRun({ run }: { run: RunDetail }) {
 
   const views = [...(VIEWS[run.kind] ?? VIEWS.function ?? []), ...SHARED];
   const view = views.find((each) => each.name === search.view)?.name ?? views[0]?.name ?? "events";
-  useRunKeys(at, views, (name) => set({ view: name }));
-  const why = useQuery({ ...whyQuery(run.id, model.last), enabled: !isEnded(run.status) && model.last > 0 });
-  const hasInspector = view === "graph" || view === "states" || view === "steps";
+  useRunKeys(
+    at,
+    views,
+    (name) => set({ view: name }),
+    (id) => void navigate({ to: "/runs/$id", params: { id } }),
+  );
+  // Nothing moves while it is queued, so nothing would ask again why.
+  const why = useQuery({
+    ...whyQuery(run.id, model.last),
+    enabled: !isEnded(run.status) && model.last > 0,
+    refetchInterval: run.status === "pending" ? 3_000 : false,
+  });
   return (
     <main className={live ? "main" : "main past"} id="main">
       {!live && <PastBar at={at} />}
@@ -167,20 +182,22 @@ function LoadedRun({ run }: { run: RunDetail }) {
         </div>
         <JumpChips at={at} />
       </div>
-      <Suspense fallback={<div className="scroll" aria-busy="true" />}>
-        {view === "graph" && <GraphView at={at} />}
-        {view === "states" && <ChartView at={at} />}
-        {view === "steps" && (
-          <div className="panes two">
-            <StepsView at={at} />
-            <Inspector at={at} />
-          </div>
-        )}
-      </Suspense>
-      {!hasInspector && view === "events" && <EventsView at={at} />}
-      {view === "state" && <StateView at={at} />}
-      {view === "documents" && <DocumentsView at={at} />}
-      {view === "io" && <InputOutputView at={at} />}
+      <Pane key={view}>
+        <Suspense fallback={<div className="scroll" aria-busy="true" />}>
+          {view === "graph" && <GraphView at={at} />}
+          {view === "states" && <ChartView at={at} />}
+          {view === "steps" && (
+            <div className="panes two">
+              <StepsView at={at} />
+              <Inspector at={at} />
+            </div>
+          )}
+        </Suspense>
+        {view === "events" && <EventsView at={at} />}
+        {view === "state" && <StateView at={at} />}
+        {view === "documents" && <DocumentsView at={at} />}
+        {view === "io" && <InputOutputView at={at} />}
+      </Pane>
       <Scrubber at={at} />
     </main>
   );
@@ -231,7 +248,15 @@ function JumpChips({ at }: { at: RunAt }) {
 }
 
 function pathsWith(at: RunAt, status: StepStatus): string[] {
-  return at.model.rows.filter((row) => statusAt(row, at.seq) === status).map((row) => row.path);
+  return at.model.rows
+    .filter((row) => statusAt(row, at.seq) === status && !isConsequence(row))
+    .map((row) => row.path);
+}
+
+/** A join that failed because a branch did: the branch is what needs a look. */
+function isConsequence(row: Row): boolean {
+  const path = row.attempts.at(-1)?.error?.path;
+  return path !== undefined && path !== "" && path !== row.path;
 }
 
 function nextOf(paths: string[], current: string): string {
@@ -252,11 +277,16 @@ function useRunClock(model: RunModel, seq: number, ticking: boolean, events: Run
   }, [ticking, now, model, seq, events]);
 }
 
-function useRunKeys(at: RunAt, views: { name: string }[], open: (name: string) => void): void {
+function useRunKeys(
+  at: RunAt,
+  views: { name: string }[],
+  open: (name: string) => void,
+  visit: (run: string) => void,
+): void {
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target) || !singleKeys()) return;
-      if (document.querySelector("dialog[open]")) return;
+      if (document.querySelector("dialog[open], [role=menu]")) return;
       const { model, seq } = at;
       const view = views[Number(event.key) - 1];
       if (view) open(view.name);
@@ -267,6 +297,12 @@ function useRunKeys(at: RunAt, views: { name: string }[], open: (name: string) =
       else if (event.key === "l" || event.key === "L") at.goTo(model.last);
       else if (event.key === "f") at.select(nextOf(pathsWith(at, "failed"), at.selected));
       else if (event.key === "w") at.select(nextOf(pathsWith(at, "suspended"), at.selected));
+      else if (event.key === "p" && at.run.parent) visit(at.run.parent);
+      else if (event.key === "j" || event.key === "k") {
+        const next = neighbour(at.run.id, event.key === "j" ? 1 : -1);
+        if (next) visit(next);
+      } else if (event.key === "o")
+        document.querySelector<HTMLElement>("[role=treeitem][tabindex='0']")?.focus();
       else if (event.key === "y") void navigator.clipboard?.writeText(at.run.id);
       else return;
       event.preventDefault();

@@ -61,7 +61,8 @@ export function Scrubber({ at }: { at: RunAt }) {
     PageUp: seq - 10,
     PageDown: seq + 10,
   };
-  const points = model.checkpoints.length > 24 ? [] : model.checkpoints;
+  const every = Math.ceil(model.checkpoints.length / 24) || 1;
+  const points = model.checkpoints.filter((_, index) => (index + 1) % every === 0);
   return (
     <div className={at.live ? "scrub" : "scrub past"} role="group" aria-label="Time travel">
       <div className="row g1">
@@ -126,7 +127,7 @@ export function Scrubber({ at }: { at: RunAt }) {
         ))}
         {points.map((each, index) => (
           <i className={each > seq ? "ck past" : "ck"} key={`ck ${each}`} style={{ left: share(each) }}>
-            {points.length <= 12 && <b>{index + 1}</b>}
+            {(points.length <= 12 || index % 4 === 3) && <b>{(index + 1) * every}</b>}
           </i>
         ))}
         <i className="knob" style={{ left: share(seq) }} />

@@ -18,6 +18,8 @@ export function StateView({ at }: { at: RunAt }) {
   const machine = at.run.kind === "machine";
   const value = machine ? now.data.state : now.data.outputs;
   const old = before ? (machine ? then.data?.state : then.data?.outputs) : {};
+  const point = at.model.checkpoints.findLast((seq) => seq <= at.seq);
+  const writer = at.model.rows.find((row) => row.result === point);
   const changes = differences(old ?? {}, value ?? {});
   return (
     <div className="scroll stategrid">
@@ -43,6 +45,7 @@ export function StateView({ at }: { at: RunAt }) {
                 <code>{machine ? change.path : placeName(change.path)}</code>
                 {change.kind !== "added" && <del>{brief(change.old, 160)}</del>}
                 {change.kind !== "removed" && <ins>{brief(change.value, 160)}</ins>}
+                {writer && <span className="t3 xs">by {writer.name}</span>}
               </li>
             ))}
           </ul>

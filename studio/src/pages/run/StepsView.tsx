@@ -3,10 +3,11 @@ import { ChevronDown, ChevronRight, RotateCcw } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Glyph } from "../../components/Glyph";
 import { useZoneName } from "../../components/Time";
-import { fromHistory } from "../../domain/run";
+import { fromHistory, progressAt } from "../../domain/run";
 import { statusWord } from "../../domain/status";
 import { clock, duration } from "../../domain/time";
 import { type TreeRow, timeline } from "../../domain/timeline";
+import { isTyping, singleKeys } from "../../shell/shortcuts";
 import { type RunAt, statusOf } from "./RunPage";
 
 const ROW = 31;
@@ -17,10 +18,20 @@ export function StepsView({ at }: { at: RunAt }) {
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const zone = useZoneName();
   const scroller = useRef<HTMLDivElement>(null);
-  const line = useMemo(
-    () => timeline(at.model, { seq: at.seq, end: at.now, collapse, opened, name: at.run.workflow }),
-    [at.model, at.seq, at.now, collapse, opened, at.run.workflow],
-  );
+  const line = useMemo(() => {
+    // Progress counts the step that is going on, if one is called that often.
+    const progress = progressAt(at.model, at.seq);
+    const latest = at.model.rows.findLast((row) => row.first <= at.seq)?.name;
+    const total = (step: string) => (step === latest ? (progress?.total ?? null) : null);
+    return timeline(at.model, {
+      seq: at.seq,
+      end: at.now,
+      collapse,
+      opened,
+      name: at.run.workflow,
+      total,
+    });
+  }, [at.model, at.seq, at.now, collapse, opened, at.run.workflow]);
   const rows = line.rows.map((row) => (row.id === "" ? { ...row, status: statusOf(at) } : row));
   const virtual = useVirtualizer({
     count: rows.length,
@@ -34,6 +45,8 @@ export function StepsView({ at }: { at: RunAt }) {
       if (!next.delete(id)) next.add(id);
       return next;
     });
+  const groups = rows.filter((row) => row.group).map((row) => row.group);
+  useKey("e", () => setOpened(groups.every((id) => opened.has(id)) ? new Set() : new Set(groups)));
   const selectable = rows.filter((row) => row.row);
   const move = (by: number) => {
     const index = selectable.findIndex((row) => row.id === at.selected);
@@ -83,8 +96,11 @@ export function StepsView({ at }: { at: RunAt }) {
         tabIndex={0}
         ref={scroller}
         onKeyDown={(event) => {
+          const group = rows[index]?.group ?? "";
           if (event.key === "ArrowDown") move(1);
           else if (event.key === "ArrowUp") move(-1);
+          else if (event.key === "ArrowRight" && group && !opened.has(group)) toggle(group);
+          else if (event.key === "ArrowLeft" && group && opened.has(group)) toggle(group);
           else return;
           event.preventDefault();
         }}
@@ -190,7 +206,9 @@ function StepRow(props: {
             <span className="sr">from history</span>
           </span>
         )}
-        <span className="dur">{row.depth === 0 ? `${took} active` : took}</span>
+        <span className="dur">
+          {row.depth === 0 ? `${took} ${row.status === "pending" ? "queued" : "active"}` : row.note || took}
+        </span>
       </div>
       <div className="tl" role="gridcell" aria-label={took || "not begun"}>
         {props.gaps.map((gap) => (
@@ -198,6 +216,17 @@ function StepRow(props: {
             className="idlegap"
             key={gap.from}
             style={{ left: percent(gap.from), width: percent(gap.to - gap.from) }}
+          />
+        ))}
+        {row.density.map((bin) => (
+          <i
+            className={`dens st-${row.status}${bin.bad ? " bad" : ""}`}
+            key={bin.from}
+            style={{
+              left: percent(bin.from),
+              width: percent(bin.to - bin.from),
+              height: `${Math.round(bin.share * 18)}px`,
+            }}
           />
         ))}
         {row.bars.map((bar, position) => (
@@ -210,6 +239,21 @@ function StepRow(props: {
       </div>
     </div>
   );
+}
+
+/** A single key of the page; off in inputs. */
+function useKey(key: string, act: () => void): void {
+  const known = useRef(act);
+  known.current = act;
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.key !== key || event.metaKey || event.ctrlKey || event.altKey) return;
+      if (isTyping(event.target) || !singleKeys() || document.querySelector("dialog[open]")) return;
+      known.current();
+    };
+    window.addEventListener("keydown", pressed);
+    return () => window.removeEventListener("keydown", pressed);
+  }, [key]);
 }
 
 function percent(share: number): string {

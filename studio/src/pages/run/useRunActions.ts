@@ -1,6 +1,16 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiProblem, api, ask } from "../../api/client";
+import { clock } from "../../domain/time";
+
+/** A refusal in words. Who comes too late is told who decided: that is no error. */
+function told(refused: ApiProblem): string {
+  const { decided_by: by, decided_at: at, decision } = refused.context;
+  if (refused.code !== "ALREADY_DECIDED" || !by)
+    return [refused.message, refused.hint].filter(Boolean).join(". ");
+  const when = at ? ` at ${clock(Date.parse(at), undefined).slice(0, 5)}` : "";
+  return `Already decided: ${by} ${decision ?? "decided"} this${when}. Your answer was not needed and was not sent.`;
+}
 
 /** Verbs on a run. The page changes when the event arrives, not when the button is pressed. */
 export function useRunActions(id: string) {
@@ -21,7 +31,7 @@ export function useRunActions(id: string) {
       return done;
     } catch (error) {
       const refused = error instanceof ApiProblem ? error : null;
-      setProblem(refused ? [refused.message, refused.hint].filter(Boolean).join(". ") : String(error));
+      setProblem(refused ? told(refused) : String(error));
       setField(refused?.field ?? "");
       return null;
     } finally {
@@ -57,12 +67,12 @@ export function useRunActions(id: string) {
       act(() =>
         ask(api.POST("/api/v1/runs/{run_id}/signal", { params: { path }, body: { name, payload } as never })),
       ),
-    decide: (wait: string, answer: unknown) =>
+    decide: (wait: string, answer: unknown, reason: string) =>
       act(() =>
         ask(
           api.POST("/api/v1/runs/{run_id}/decide", {
             params: { path },
-            body: { answer, path: wait } as never,
+            body: { answer, path: wait, reason } as never,
           }),
         ),
       ),
@@ -75,8 +85,15 @@ export function useRunActions(id: string) {
           }),
         ),
       ),
-    rerun: (input: unknown) =>
-      act(() => ask(api.POST("/api/v1/runs/{run_id}/rerun", { params: { path }, body: { input } as never }))),
+    rerun: (input: unknown, version: string) =>
+      act(() =>
+        ask(
+          api.POST("/api/v1/runs/{run_id}/rerun", {
+            params: { path },
+            body: { input, ...(version ? { version } : {}) } as never,
+          }),
+        ),
+      ),
     rerunFrom: (step: string) =>
       act(() =>
         ask(api.POST("/api/v1/runs/{run_id}/rerun-from", { params: { path }, body: { step } as never })),

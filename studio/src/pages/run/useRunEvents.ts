@@ -11,16 +11,27 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
   const [events, setEvents] = useState<RunEvent[]>([]);
   const last = useRef(0);
   const filling = useRef(false);
+  const unread = useRef<RunEvent[]>([]); // of pages that are still coming
   const ended = useRef(false);
 
-  const add = useCallback((batch: EventView[]) => {
-    const fresh = batch.filter((event) => event.seq > last.current);
-    if (!fresh.length) return true;
-    if (fresh[0]?.seq !== last.current + 1) return false;
-    last.current = fresh.at(-1)?.seq ?? last.current;
-    setEvents((before) => [...before, ...fresh.map(read)]);
-    return true;
+  const publish = useCallback(() => {
+    const news = unread.current;
+    unread.current = [];
+    if (news.length) setEvents((before) => [...before, ...news]);
   }, []);
+
+  const add = useCallback(
+    (batch: EventView[]) => {
+      const fresh = batch.filter((event) => event.seq > last.current);
+      if (!fresh.length) return true;
+      if (fresh[0]?.seq !== last.current + 1) return false;
+      last.current = fresh.at(-1)?.seq ?? last.current;
+      unread.current.push(...fresh.map(read));
+      if (!filling.current) publish();
+      return true;
+    },
+    [publish],
+  );
 
   const fill = useCallback(async () => {
     if (filling.current) return;
@@ -34,18 +45,21 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
         );
         add(page.events);
         more = page.more;
+        // Folding a log costs its length: a long one is shown when it has doubled, not page by page.
+        if (unread.current.length * 2 >= last.current) publish();
       }
     } catch {
       // the stream brings them when the server is back
     } finally {
       filling.current = false;
+      publish();
     }
-  }, [id, add]);
+  }, [id, add, publish]);
 
   const received = useCallback(
     (name: string, data: unknown) => {
       if (name === "end") ended.current = true;
-      if (name === "batch" && !add(data as EventView[])) void fill();
+      if (name === "reset" || (name === "batch" && !add(data as EventView[]))) void fill();
     },
     [add, fill],
   );
@@ -67,6 +81,7 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
 
   useEffect(() => {
     last.current = 0;
+    unread.current = [];
     setEvents([]);
     void fill();
   }, [fill]);

@@ -1,132 +1,146 @@
+import { Link } from "@tanstack/react-router";
 import { Ban, RotateCw, Trash2, X } from "lucide-react";
-import { useEffect, useState } from "react";
-import { ApiProblem, api, ask, type Run, type Schemas } from "../../api/client";
-import { Dialog } from "../../components/Dialog";
-import { isEnded } from "../../domain/status";
+import { type ReactNode, useEffect } from "react";
+import { FormDialog } from "../../components/FormDialog";
+import { type BulkVerb, bulkBody, type RunFilters } from "../../domain/filters";
+import type { Bulk } from "./useBulk";
 
-type Job = Schemas["BulkJobView"];
-type Verb = "retry" | "cancel" | "delete";
-
-const CONSEQUENCE: Record<Verb, (count: number) => string> = {
-  retry: (count) =>
-    `${count} failed ${runs(count)} continue where they stopped. What is done is not done again.`,
-  cancel: (count) =>
-    `${count} ${runs(count)} clean up and end. Steps that run now finish; nothing after them starts.`,
-  delete: (count) => `${count} ended ${runs(count)}, their logs and documents are gone for good.`,
+const VERBS: { verb: BulkVerb; word: string; icon: ReactNode }[] = [
+  { verb: "retry", word: "Retry", icon: <RotateCw className="i s" aria-hidden="true" /> },
+  { verb: "cancel", word: "Cancel", icon: <Ban className="i s" aria-hidden="true" /> },
+  { verb: "delete", word: "Delete", icon: <Trash2 className="i s" aria-hidden="true" /> },
+];
+const WORD = Object.fromEntries(VERBS.map((each) => [each.verb, each.word])) as Record<BulkVerb, string>;
+const CONSEQUENCE: Record<BulkVerb, (count: string) => string> = {
+  retry: (count) => `${count} continue where they stopped. What is done is not done again.`,
+  cancel: (count) => `${count} clean up and end. Steps that run now finish; nothing after them starts.`,
+  delete: (count) =>
+    `${count} with their logs and documents are gone for good. Runs that have not ended stay.`,
 };
-const WORD: Record<Verb, string> = { retry: "Retry", cancel: "Cancel", delete: "Delete" };
 
-/** What can be done with the selected runs. Each verb carries its own count and says its consequence. */
-export function BulkBar(props: { selected: Run[]; clear: () => void }) {
-  const [asked, setAsked] = useState<Verb | "">("");
-  const [job, setJob] = useState<Job | null>(null);
-  const [problem, setProblem] = useState("");
-  const fits: Record<Verb, Run[]> = {
-    retry: props.selected.filter((run) => run.status === "failed" || run.status === "timed_out"),
-    cancel: props.selected.filter((run) => !isEnded(run.status)),
-    delete: props.selected.filter((run) => isEnded(run.status)),
-  };
-  const id = job?.id;
-  const over = job ? isEnded(job.status as never) : true;
+/** What can be done with many runs. Each verb carries its own count and says its consequence. */
+export function BulkBar(props: {
+  bulk: Bulk;
+  filters: RunFilters;
+  selected: number;
+  asked: BulkVerb | "";
+  ask: (verb: BulkVerb | "") => void;
+  close: () => void;
+}) {
+  const { bulk, asked, close } = props;
+  const possible = bulkBody(props.filters, "retry", 0) !== null;
   useEffect(() => {
-    if (!id || over) return;
-    const timer = window.setInterval(() => {
-      ask(api.GET("/api/v1/bulk/{job_id}", { params: { path: { job_id: id } } }))
-        .then(setJob)
-        .catch(() => {});
-    }, 500);
-    return () => window.clearInterval(timer);
-  }, [id, over]);
-  const act = async (verb: Verb) => {
-    setAsked("");
-    const body = { runs: fits[verb].map((run) => run.id) } as never;
-    try {
-      const call =
-        verb === "retry"
-          ? api.POST("/api/v1/bulk/retry", { body })
-          : verb === "cancel"
-            ? api.POST("/api/v1/bulk/cancel", { body })
-            : api.POST("/api/v1/bulk/delete", { body });
-      setJob(await ask(call as never));
-    } catch (error) {
-      setProblem(error instanceof ApiProblem ? error.message : String(error));
-    }
-  };
-  if (!props.selected.length && !job) return null;
+    const pressed = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && !document.querySelector("dialog[open]")) close();
+    };
+    window.addEventListener("keydown", pressed);
+    return () => window.removeEventListener("keydown", pressed);
+  }, [close]);
   return (
     <div className="bulk" role="toolbar" aria-label="Bulk actions">
-      {job ? (
-        <span role="status">
-          {WORD[job.action as Verb] ?? job.action}: {job.done} done
-          {job.unchanged ? `, ${job.unchanged} unchanged` : ""}
-          {job.failed ? `, ${job.failed} refused` : ""}
-          {over ? "" : "…"}
-        </span>
-      ) : (
-        <b>{props.selected.length} selected</b>
-      )}
-      {problem && <span>{problem}</span>}
+      {bulk.job ? <Progress bulk={bulk} /> : <Choice {...props} possible={possible} />}
+      {bulk.problem && <span role="alert">{bulk.problem}</span>}
       <span className="vr" />
-      {!job &&
-        (["retry", "cancel", "delete"] as const).map((verb) => (
-          <button
-            type="button"
-            className="onink"
-            key={verb}
-            disabled={!fits[verb].length}
-            onClick={() => setAsked(verb)}
-          >
-            {verb === "retry" ? (
-              <RotateCw className="i s" aria-hidden="true" />
-            ) : verb === "cancel" ? (
-              <Ban className="i s" aria-hidden="true" />
-            ) : (
-              <Trash2 className="i s" aria-hidden="true" />
-            )}
-            {WORD[verb]} {fits[verb].length}
-          </button>
-        ))}
-      <button
-        type="button"
-        className="onink ic"
-        aria-label="Clear the selection"
-        onClick={() => {
-          setJob(null);
-          setProblem("");
-          props.clear();
-        }}
-      >
+      {!bulk.job &&
+        VERBS.map(({ verb, word, icon }) => {
+          const count = bulk.count(verb);
+          return (
+            <button
+              type="button"
+              className="onink"
+              key={verb}
+              disabled={count === 0}
+              onClick={() => props.ask(verb)}
+            >
+              {icon}
+              {word} {count === null ? "all" : count.toLocaleString("en")}
+            </button>
+          );
+        })}
+      <button type="button" className="onink ic" aria-label="Close bulk actions" onClick={close}>
         <X className="i s" aria-hidden="true" />
       </button>
       {asked && (
-        <Dialog label={`${WORD[asked]} runs`} className="rdlg" close={() => setAsked("")}>
-          <div className="shead">
-            <h2>
-              {WORD[asked]} {fits[asked].length} {runs(fits[asked].length)}?
-            </h2>
-          </div>
-          <div className="rbody">
-            <p className="t2">{CONSEQUENCE[asked](fits[asked].length)}</p>
-          </div>
-          <div className="rfoot">
-            <span className="grow" />
-            <button type="button" className="btn" onClick={() => setAsked("")}>
-              Keep them
-            </button>
-            <button
-              type="button"
-              className={asked === "retry" ? "btn primary" : "btn danger"}
-              onClick={() => void act(asked)}
-            >
-              {WORD[asked]} {fits[asked].length} {runs(fits[asked].length)}
-            </button>
-          </div>
-        </Dialog>
+        <FormDialog
+          title={`${WORD[asked]} ${named(bulk.count(asked))}?`}
+          lead={CONSEQUENCE[asked](capital(named(bulk.count(asked))))}
+          close={() => props.ask("")}
+          keep="Keep them"
+          word={`${WORD[asked]} ${named(bulk.count(asked))}`}
+          danger={asked !== "retry"}
+          ready={bulk.count(asked) !== 0}
+          act={() => {
+            props.ask("");
+            void bulk.start(asked);
+          }}
+        />
       )}
     </div>
   );
 }
 
-function runs(count: number): string {
-  return count === 1 ? "run" : "runs";
+function Choice(props: { bulk: Bulk; selected: number; possible: boolean }) {
+  const { bulk } = props;
+  if (bulk.all) {
+    return (
+      <>
+        <b>{bulk.matching === null ? "All" : `All ${bulk.matching.toLocaleString("en")}`} matching</b>
+        <button type="button" className="onink link2" onClick={() => bulk.setAll(false)}>
+          Only the selected
+        </button>
+      </>
+    );
+  }
+  return (
+    <>
+      <b>{props.selected} selected</b>
+      {props.possible && (
+        <button type="button" className="onink link2" onClick={() => bulk.setAll(true)}>
+          Select all {bulk.matching === null ? "" : `${bulk.matching.toLocaleString("en")} `}matching
+        </button>
+      )}
+    </>
+  );
+}
+
+function Progress({ bulk }: { bulk: Bulk }) {
+  const { job } = bulk;
+  if (!job) return null;
+  const looked = job.done + job.unchanged + job.failed;
+  const wanted = job.total ?? bulk.wanted;
+  const word = WORD[job.action as BulkVerb] ?? job.action;
+  return (
+    <>
+      {!bulk.over && wanted ? (
+        <span
+          className="bar"
+          role="progressbar"
+          aria-label={`${word}: progress`}
+          aria-valuemin={0}
+          aria-valuemax={wanted}
+          aria-valuenow={Math.min(looked, wanted)}
+        >
+          <i style={{ width: `${(100 * Math.min(looked, wanted)) / wanted}%` }} />
+        </span>
+      ) : null}
+      <span role="status">
+        {word}: {job.done} done
+        {job.unchanged ? `, ${job.unchanged} unchanged` : ""}
+        {job.failed ? `, ${job.failed} refused` : ""}
+        {bulk.over ? "" : "…"}
+      </span>
+      <Link className="onink link2" to="/runs/$id" params={{ id: job.id }}>
+        Results
+      </Link>
+    </>
+  );
+}
+
+function named(count: number | null): string {
+  if (count === null) return "all matching runs";
+  return `${count.toLocaleString("en")} ${count === 1 ? "run" : "runs"}`;
+}
+
+function capital(text: string): string {
+  return `${text[0]?.toUpperCase()}${text.slice(1)}`;
 }

@@ -1,11 +1,13 @@
 import { Link } from "@tanstack/react-router";
 import { memo } from "react";
 import type { Run } from "../../api/client";
+import { Glyph } from "../../components/Glyph";
 import { StatusWord } from "../../components/StatusBadge";
 import { Ago, useNow } from "../../components/Time";
 import { isEnded } from "../../domain/status";
 import { duration, instant } from "../../domain/time";
 import { where } from "../../domain/where";
+import type { Columns } from "./columns";
 
 /** One run in the list. The fourth cell is the answer: where it is, and why. */
 export const RunRow = memo(function RunRow(props: {
@@ -13,13 +15,17 @@ export const RunRow = memo(function RunRow(props: {
   index: number;
   current: boolean;
   selected?: boolean;
+  columns?: Columns;
   select?: (id: string, on: boolean) => void;
 }) {
-  const { run } = props;
+  const { run, columns } = props;
   const answer = where(run);
+  const shows = (name: keyof Columns, usually: boolean) => columns?.[name] ?? usually;
   return (
     <tr
       aria-rowindex={props.index}
+      aria-selected={props.select ? props.selected === true : undefined}
+      data-cursor={props.current ? "" : undefined}
       className={`${props.current ? "cur" : ""}${props.selected ? " sel" : ""}`}
     >
       {props.select && (
@@ -43,21 +49,64 @@ export const RunRow = memo(function RunRow(props: {
         {run.key && <span className="mono xxs t3 idshort">{run.id.slice(-4)}</span>}
         {run.test && <span className="tag test">TEST</span>}
       </td>
-      <td className="c-wf">
-        <span className="mono xs">{run.workflow}</span> <span className="t3 xs">{version(run.version)}</span>
-      </td>
+      {shows("workflow", true) && (
+        <td className="c-wf">
+          <span className="mono xs">{run.workflow}</span>{" "}
+          <span className="t3 xs">{version(run.version)}</span>
+        </td>
+      )}
       <td className="c-why">
         <div className="why">
           {answer.place && <code>{answer.place}</code>}
-          {answer.words && <span title={answer.words}>{answer.words}</span>}
+          {answer.done !== undefined && answer.total ? (
+            <>
+              <span
+                className={`bar st-${run.status}`}
+                role="progressbar"
+                aria-label={`Progress of ${run.key || run.id.slice(-8)}`}
+                aria-valuemin={0}
+                aria-valuemax={answer.total}
+                aria-valuenow={answer.done}
+              >
+                <i style={{ width: `${Math.min(100, (100 * answer.done) / answer.total)}%` }} />
+              </span>
+              <span className="num t2">
+                {answer.done} / {answer.total}
+              </span>
+            </>
+          ) : null}
+          {answer.retryAt !== undefined && (
+            <span className="status st-retrying">
+              <Glyph status="retrying" size={14} />
+              <Retry attempt={answer.attempt ?? 0} at={answer.retryAt} />
+            </span>
+          )}
+          {answer.words && (
+            <span className="clip" title={answer.words}>
+              {answer.words}
+            </span>
+          )}
+          {answer.attempts && <span className="tag">{answer.attempts} attempts</span>}
         </div>
       </td>
-      <td className="num t2 c-ago">
-        <Ago at={Date.parse(run.created_at)} />
-      </td>
-      <td className="num t2 c-dur">
-        <Took run={run} />
-      </td>
+      {shows("tags", false) && (
+        <td className="t2 xs">
+          {Object.entries(run.tags)
+            .map(([name, value]) => `${name}=${value}`)
+            .join(", ")}
+        </td>
+      )}
+      {shows("trigger", false) && <td className="t2 xs">{run.trigger}</td>}
+      {shows("started", true) && (
+        <td className="num t2 c-ago">
+          <Ago at={Date.parse(run.created_at)} />
+        </td>
+      )}
+      {shows("duration", true) && (
+        <td className="num t2 c-dur">
+          <Took run={run} />
+        </td>
+      )}
     </tr>
   );
 });
@@ -68,11 +117,22 @@ export function version(text: string): string {
 }
 
 function Took({ run }: { run: Run }) {
-  const start = instant(run.started_at);
+  // The row of a run that has not waited yet does not know when it began.
+  const start = instant(run.started_at) ?? (run.status === "running" ? instant(run.created_at) : null);
   const end = instant(run.ended_at);
   if (start === null) return <>—</>;
   if (isEnded(run.status) && end !== null) return <>{duration(end - start)}</>;
   return <Ticking since={start} />;
+}
+
+function Retry({ attempt, at }: { attempt: number; at: number }) {
+  const left = Math.ceil((at - useNow()) / 1000);
+  return (
+    <>
+      attempt {attempt}
+      {left > 0 ? ` in ${duration(left * 1000)}` : ""}
+    </>
+  );
 }
 
 function Ticking({ since }: { since: number }) {

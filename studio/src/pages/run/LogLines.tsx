@@ -1,30 +1,30 @@
 import { useQuery } from "@tanstack/react-query";
-import { api, ask } from "../../api/client";
+import { api, ask, type Schemas } from "../../api/client";
 import { useZoneName } from "../../components/Time";
 import { clock } from "../../domain/time";
 
+const MOST = 500;
+
 /** What one attempt of a step logged and printed. */
-export function LogsSection(props: { run: string; path: string; attempt: number; live: boolean }) {
-  const zone = useZoneName();
-  const logs = useQuery({
-    queryKey: ["logs", props.run, props.path, props.attempt],
+export function useLogs(run: string, path: string, attempt: number, live: boolean, enabled: boolean) {
+  return useQuery({
+    queryKey: ["logs", run, path, attempt],
     queryFn: ({ signal }) =>
       ask(
         api.GET("/api/v1/runs/{run_id}/logs", {
-          params: {
-            path: { run_id: props.run },
-            query: { path: props.path, attempt: props.attempt, limit: 500 },
-          },
+          params: { path: { run_id: run }, query: { path, attempt, limit: MOST } },
           signal,
         }),
       ),
-    refetchInterval: props.live ? 2_000 : false,
+    refetchInterval: live ? 2_000 : false,
+    enabled,
   });
-  const lines = logs.data?.lines ?? [];
-  if (!lines.length) return null;
+}
+
+export function LogLines({ lines, more }: { lines: Schemas["LogLineView"][]; more: boolean }) {
+  const zone = useZoneName();
   return (
-    <div className="sec">
-      <h3>Logs {lines.length}</h3>
+    <>
       <ol className="code logs" tabIndex={0} aria-label="Logs">
         {lines.map((line) => (
           <li
@@ -36,7 +36,7 @@ export function LogsSection(props: { run: string; path: string; attempt: number;
           </li>
         ))}
       </ol>
-      {logs.data?.more && <p className="t3 xs">The first 500 lines. `stepwell runs logs` has all.</p>}
-    </div>
+      {more && <p className="t3 xs">The first {MOST} lines. `stepwell runs logs` has all.</p>}
+    </>
   );
 }

@@ -1,0 +1,37 @@
+import { Timer } from "lucide-react";
+import { Ago, useZoneName } from "../../components/Time";
+import { absolute, instant } from "../../domain/time";
+
+export function DueWords({ at }: { at: string | null | undefined }) {
+  const due = instant(at);
+  return due === null ? null : (
+    <>
+      due <Ago at={due} />
+    </>
+  );
+}
+
+/** When it is due, and what happens then. */
+export function DueNote({ at, kind }: { at: string | null | undefined; kind: string | undefined }) {
+  const zone = useZoneName();
+  const due = instant(at);
+  if (due === null) return null;
+  return (
+    <div className="note duenote">
+      <Timer className="i s" aria-hidden="true" />
+      <p>
+        Due{" "}
+        <b>
+          <Ago at={due} />
+        </b>
+        , at {absolute(due, zone).slice(0, 16)}. Then: {consequence(kind)}
+      </p>
+    </div>
+  );
+}
+
+function consequence(kind: string | undefined): string {
+  if (kind === "graph") return "the run leaves the node by timeout, or fails if nothing is drawn there.";
+  if (kind === "machine") return "the machine takes its time-out transition, or the run fails.";
+  return "the workflow gets a time-out in place of an answer; unless it catches that, the run fails.";
+}

@@ -1,0 +1,272 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { CalendarClock, History, Pause, Play, Plus, Trash2 } from "lucide-react";
+import { useEffect, useState } from "react";
+import { api, ask, type Schemas } from "../../api/client";
+import { schedulesQuery } from "../../api/queries";
+import { Command, EmptyState } from "../../components/EmptyState";
+import { Skeleton } from "../../components/Skeleton";
+import { useNow, useZoneName } from "../../components/Time";
+import { absolute, ago, instant } from "../../domain/time";
+import { BackfillDialog } from "./BackfillDialog";
+import { ScheduleForm } from "./ScheduleForm";
+
+type Schedule = Schemas["ScheduleView"];
+
+const WHY: Record<string, string> = {
+  overlap: "the last run had not ended",
+  missed: "no worker was there",
+  disabled: "the workflow is disabled",
+  no_workflow: "the workflow has no definition",
+};
+
+/** Workflows that start by time: when, what they did last, and whether they are on. */
+export function SchedulesPage() {
+  const schedules = useQuery({ ...schedulesQuery, refetchInterval: 5_000 });
+  const queries = useQueryClient();
+  const [adding, setAdding] = useState(false);
+  const [filling, setFilling] = useState<Schedule | null>(null);
+  const [started, setStarted] = useState<{ name: string; run: string } | null>(null);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    document.title = "Schedules · Stepwell Studio";
+  }, []);
+  if (schedules.error && !schedules.data) throw schedules.error;
+  const rows = schedules.data?.schedules ?? [];
+  const on = rows.filter((row) => !row.paused);
+  const change = async (call: () => Promise<unknown>) => {
+    setProblem("");
+    try {
+      await call();
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
+    await queries.invalidateQueries({ queryKey: ["schedules"] });
+  };
+  const set = (row: Schedule, run: boolean) => {
+    const at = { params: { path: { name: row.name } }, body: {} as never };
+    return run
+      ? ask(api.POST("/api/v1/schedules/{name}/resume", at))
+      : ask(api.POST("/api/v1/schedules/{name}/pause", at));
+  };
+  const runNow = async (row: Schedule) => {
+    const at = { params: { path: { name: row.name } }, body: {} as never };
+    const run = await ask(api.POST("/api/v1/schedules/{name}/trigger", at));
+    setStarted({ name: row.name, run: run.id });
+  };
+  return (
+    <main className="main" id="main">
+      <div className={adding ? "schg" : "schg one"}>
+        <div className="schl">
+          <div className="pagehead">
+            <h1>Schedules</h1>
+            <span className="xs t3">{said(rows)}</span>
+            <span className="grow" />
+            {on.length > 1 && (
+              <button
+                type="button"
+                className="btn"
+                onClick={() =>
+                  void change(async () => {
+                    for (const row of on) await set(row, false);
+                  })
+                }
+              >
+                <Pause className="i" aria-hidden="true" />
+                Pause all
+              </button>
+            )}
+            <button type="button" className="btn primary" onClick={() => setAdding(true)}>
+              <Plus className="i" aria-hidden="true" />
+              New schedule
+            </button>
+          </div>
+          {problem && (
+            <p className="errline" role="alert">
+              {problem}
+            </p>
+          )}
+          {started && (
+            <p className="note2 t2" role="status">
+              {started.name} started{" "}
+              <Link className="link mono" to="/runs/$id" params={{ id: started.run }}>
+                {started.run.slice(0, 8)}
+              </Link>
+            </p>
+          )}
+          {rows.length > 0 && (
+            <table className="table sct">
+              <thead>
+                <tr>
+                  <th scope="col">Schedule</th>
+                  <th scope="col">When</th>
+                  <th scope="col">Next</th>
+                  <th scope="col" className="hide-s">
+                    Last
+                  </th>
+                  <th scope="col" className="hide-s">
+                    Overlap
+                  </th>
+                  <th scope="col" className="num">
+                    <span className="sr">Actions</span>
+                  </th>
+                  <th scope="col" className="num">
+                    On
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {rows.map((row) => (
+                  <Row
+                    key={row.name}
+                    row={row}
+                    set={(run) => void change(() => set(row, run))}
+                    run={() => void change(() => runNow(row))}
+                    fill={() => setFilling(row)}
+                    remove={() =>
+                      void change(() =>
+                        ask(api.DELETE("/api/v1/schedules/{name}", { params: { path: { name: row.name } } })),
+                      )
+                    }
+                  />
+                ))}
+              </tbody>
+            </table>
+          )}
+          {schedules.isPending && <Skeleton rows={4} />}
+          {schedules.data && !rows.length && (
+            <EmptyState
+              icon={<CalendarClock className="i l" aria-hidden="true" />}
+              title="Nothing starts by time yet"
+              action={<Command text="stepwell schedules create nightly WORKFLOW --cron '0 2 * * *'" />}
+            >
+              A schedule starts a workflow by cron in a time zone, or by an interval.
+            </EmptyState>
+          )}
+        </div>
+        {adding && <ScheduleForm close={() => setAdding(false)} />}
+      </div>
+      {filling && <BackfillDialog schedule={filling} close={() => setFilling(null)} />}
+    </main>
+  );
+}
+
+function Row(props: {
+  row: Schedule;
+  set: (on: boolean) => void;
+  run: () => void;
+  fill: () => void;
+  remove: () => void;
+}) {
+  const { row } = props;
+  return (
+    <tr>
+      <td>
+        <div className="stack2">
+          <span className="mono med">{row.name}</span>
+          {row.workflow !== row.name && (
+            <Link className="link xxs mono" to="/workflows/$name" params={{ name: row.workflow }}>
+              {row.workflow}
+            </Link>
+          )}
+        </div>
+      </td>
+      <td>
+        <div className={row.paused ? "stack2 t3" : "stack2"}>
+          {row.cron ? row.words.replace(`, ${row.timezone}`, "") : row.words}
+          {row.cron && (
+            <span className="xxs t3">
+              <span className="mono">{row.cron}</span> · {row.timezone}
+            </span>
+          )}
+        </div>
+      </td>
+      <td className={row.paused ? "t3" : ""}>
+        <Next row={row} />
+      </td>
+      <td className="hide-s">
+        <Last row={row} />
+      </td>
+      <td className="t2 hide-s">{row.overlap}</td>
+      <td className="num">
+        <button
+          type="button"
+          className="iconbtn sm"
+          title="Run now"
+          aria-label={`Run ${row.name} now`}
+          onClick={props.run}
+        >
+          <Play className="i" aria-hidden="true" />
+        </button>
+        <button
+          type="button"
+          className="iconbtn sm"
+          title="Backfill"
+          aria-label={`Backfill ${row.name}`}
+          onClick={props.fill}
+        >
+          <History className="i" aria-hidden="true" />
+        </button>
+        <button
+          type="button"
+          className="iconbtn sm"
+          title="Delete"
+          aria-label={`Delete ${row.name}`}
+          onClick={props.remove}
+        >
+          <Trash2 className="i" aria-hidden="true" />
+        </button>
+      </td>
+      <td className="num">
+        <input
+          type="checkbox"
+          className="switch"
+          role="switch"
+          aria-label={`${row.name} is on`}
+          checked={!row.paused}
+          onChange={(event) => props.set(event.target.checked)}
+        />
+      </td>
+    </tr>
+  );
+}
+
+function Next({ row }: { row: Schedule }) {
+  const now = useNow(5000);
+  const zone = useZoneName();
+  const at = instant(row.next_at);
+  if (row.paused) return <>{row.paused_by ? `paused by ${row.paused_by}` : "paused"}</>;
+  if (at === null) return <>never</>;
+  return (
+    <time dateTime={row.next_at ?? ""} title={absolute(at, zone)}>
+      {ago(at, now, zone)}
+    </time>
+  );
+}
+
+function Last({ row }: { row: Schedule }) {
+  const now = useNow(5000);
+  const zone = useZoneName();
+  const at = instant(row.last_slot);
+  const skipped = row.skipped
+    ? `${row.skipped} skipped, last: ${WHY[row.skip_reason] ?? row.skip_reason}`
+    : "";
+  return (
+    <div className="stack2">
+      {at === null || !row.last_run ? (
+        <span className="t3">never ran</span>
+      ) : (
+        <Link className="link" to="/runs/$id" params={{ id: row.last_run }}>
+          {ago(at, now, zone)}
+        </Link>
+      )}
+      {skipped && <span className="xxs t3">{skipped}</span>}
+    </div>
+  );
+}
+
+function said(rows: Schedule[]): string {
+  const paused = rows.filter((row) => row.paused).length;
+  if (!rows.length) return "";
+  return paused ? `${rows.length}, ${paused === 1 ? "one" : paused} paused` : String(rows.length);
+}
