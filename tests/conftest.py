@@ -21,15 +21,20 @@ from tests.engines import (
     shared_postgres,
     sqlite,
 )
+from tests.pooled import every_durable_engines, pooled, pooled_engines, server_engines
 from tools.postgres.cluster import Cluster
 from tools.postgres.databases import Databases
 
 __all__ = [
     "durable_engines",
     "engines",
+    "every_durable_engines",
     "memory_engines",
+    "pooled",
+    "pooled_engines",
     "postgres",
     "replayed_engines",
+    "server_engines",
     "shared_postgres",
     "sqlite",
 ]

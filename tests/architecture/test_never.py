@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.sources import Module, label, module, package_files, project_files, python_files
+from tests.architecture.sources import ROOT, Module, label, module, package_files, project_files, python_files
 
 CODE_FROM_DATA = {
     "eval": "data must stay data",
     "exec": "data must stay data",
+    "compile": "data must stay data",
     "os.system": "no shell",
     "os.popen": "no shell",
     "yaml.load": "use a safe loader",
     "yaml.unsafe_load": "use a safe loader",
+    "yaml.full_load": "use a safe loader",
+    "shutil.unpack_archive": "its members may leave the folder",
 }
-UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"}
+# Rules of ruff that look for the same, and for what an address or a template would run.
+SECURITY_RULES = ("S102", "S301", "S307", "S324", "S501", "S506", "S602", "S604", "S605", "S608", "S701")
 
 SQL_VERBS = re.compile(
     r"\s*(SELECT\s|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s|WITH\s+\w+\s+AS|CREATE\s+(TABLE|INDEX)\s"
@@ -30,7 +36,7 @@ SQL_VERBS = re.compile(
 )
 # (path, function) -> why SQL that is put together from strings is safe there
 BUILT_SQL: dict[tuple[str, str], str] = {
-    ("src/stepwell/store/sqlite/move.py", "_read"): "any table of ours, with the columns that it has",
+    ("src/stepwell/store/sqlite/move.py", "_select"): "any table of ours, with the columns that it has",
     ("src/stepwell/store/postgres/move.py", "put_whole"): "any table of ours",
     ("src/stepwell/store/postgres/migrate.py", "applied"): "the schema's name is checked in address.py",
     ("src/stepwell/store/postgres/migrate.py", "_apply_next"): "a number of ours and a checksum",
@@ -102,12 +108,45 @@ def built_sql(found: Module) -> Iterator[str]:
                 yield f"{found.name}:{node.lineno} SQL put together from strings: put it in a .sql file"
 
 
+@pytest.mark.req("X10")
+def test_the_linter_looks_for_what_must_not_be() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    excused = {
+        rule for path, rules in settings["per-file-ignores"].items() if "src" in path for rule in rules
+    }
+
+    assert "S" in settings["select"]
+    assert not set(SECURITY_RULES) & set(settings["ignore"])
+    assert not (set(SECURITY_RULES) - {"S608"}) & excused
+    assert "S" not in excused
+
+
+@pytest.mark.req("X10")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "eval(text)",
+        "exec(text)",
+        "compile(text, name, mode)",
+        "yaml.load(text)",
+        "os.system(text)",
+        "subprocess.run(text, shell=True)",
+    ],
+)
+def test_code_from_data_is_recognised(source: str) -> None:
+    assert list(unsafe(Module(name="sample.py", text=source, tree=ast.parse(source))))
+
+
+@pytest.mark.req("X10")
 def test_no_code_from_data() -> None:
     problems = [problem for path in python_files() for problem in unsafe(module(path))]
 
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.req("X10")
 def test_no_sql_from_strings() -> None:
     problems = [problem for path in package_files() for problem in built_sql(module(path))]
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import apsw
 import pytest
 
 from stepwell import Context, Engine, step, workflow
 from stepwell.domain.commit import Claims
 from stepwell.store.base import Store
 from stepwell.store.open import open_store
+from stepwell.store.sqlite.database_file import migrations
+from stepwell.store.sqlite.session import QUERIES
 from tests.engines import SHORT_LEASE, Engines, crash, suspended, until
 
+CALLS_A_STEP = 243  # of Python and C functions, when it is alone in its worker; 235 when this was written
 VERBS = ("start", "claim", "commit", "deliver", "read_inbox", "read_log", "read_run", "read_tickets")
 
 
@@ -120,6 +127,59 @@ async def test_late_step_costs_no_more_python_than_an_early_one(memory_engines: 
 
     assert early > 0
     assert late <= early * 1.05
+
+
+@pytest.mark.req("W1")
+async def test_step_that_logs_nothing_costs_few_calls(memory_engines: Engines) -> None:
+    async with memory_engines.new(many_steps) as engine:
+        await engine.run(many_steps, 10)
+        with meter:
+            meter.marks.clear()
+            await engine.run(many_steps, 500)
+    costs = sorted(after - before for before, after in zip(meter.marks, meter.marks[1:], strict=False))
+
+    assert 0 < costs[len(costs) // 2] <= CALLS_A_STEP
+
+
+@pytest.mark.req("W1")
+def test_commit_of_a_running_run_on_sqlite_opens_no_index(tmp_path: Path) -> None:
+    """Of all columns of a ticket it names only those that no index has, nor any condition of one."""
+    connection = apsw.Connection(str(tmp_path / "db"))
+    for _, text in migrations():
+        connection.execute(text)
+
+    opened = {name: _opened_to_write(connection, QUERIES[name]) for name in ("write_grown", "write_parked")}
+
+    assert opened["write_grown"] == 1  # the table itself
+    assert opened["write_parked"] > 5
+
+
+def _opened_to_write(connection: apsw.Connection, statement: str) -> int:
+    values = [None] * max(int(number) for number in re.findall(r"\?(\d+)", statement))
+    rows = connection.execute(f"EXPLAIN {statement}", values)
+    return sum(row[1] == "OpenWrite" for row in rows)
+
+
+@pytest.mark.req("W8")
+def test_engine_with_graphs_loads_no_http_client_before_it_calls_one(tmp_path: Path) -> None:
+    """What is loaded is looked at by every full garbage collection."""
+    code = (
+        "import asyncio, sys\n"
+        "from stepwell import Engine, GraphBuilder\n"
+        "g = GraphBuilder('g')\n"
+        "g.start() >> g.end('end')\n"
+        "async def main():\n"
+        "    async with Engine(sys.argv[1], workflows=[g]) as engine:\n"
+        "        await (await engine.start('g', {})).result()\n"
+        "asyncio.run(main())\n"
+        "print(sorted({'anyio', 'h11', 'httpcore2', 'ssl'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "db")], capture_output=True, text=True, check=True
+    )
+
+    assert "httpcore2" not in done.stdout
+    assert "anyio" not in done.stdout
 
 
 @pytest.mark.req("W7")

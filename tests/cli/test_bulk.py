@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def database(tmp_path: Path) -> str:
 def statuses(database: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     assert main(["runs", "list", "--json", "--database", database]) == 0
     return [row["status"] for row in json.loads(capsys.readouterr().out)]
+
+
+def shared_beginning(one: str, other: str) -> str:
+    return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=True)))
 
 
 def test_a_filter_needs_a_confirmation(database: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,9 +120,10 @@ def test_ids_may_be_given_by_their_beginning(database: str, capsys: pytest.Captu
     assert main(["runs", "list", "--json", "--limit", "3", *here]) == 0
     ids = [row["id"] for row in json.loads(capsys.readouterr().out)]
 
-    assert main(["runs", "show", ids[0][:20], "--json", *here]) == 0
+    unique = ids[0][: len(shared_beginning(ids[0], ids[1])) + 1]
+    assert main(["runs", "show", unique, "--json", *here]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == ids[0]
-    assert main(["runs", "show", ids[1][:20], *here]) == 2  # started together, they begin alike
+    assert main(["runs", "show", shared_beginning(ids[1], ids[2]), *here]) == 2
     assert "several runs begin with" in capsys.readouterr().err
     assert main(["runs", "show", ids[0][:4], *here]) == 2
     assert "several runs begin with" in capsys.readouterr().err

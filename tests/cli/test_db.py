@@ -43,7 +43,8 @@ def test_a_database_is_inspected_backed_up_and_pruned(
     assert "runs" in capsys.readouterr().out
     assert main(["db", "check", *here]) == 0
     assert "is sound" in capsys.readouterr().err
-    assert main(["db", "backup", copy, *here]) == 0
+    assert main(["db", "backup", copy, "--json", *here]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] > 0
     assert main(["db", "backup", copy, *here]) == 4
     assert "nothing was written" in capsys.readouterr().err
     assert main(["db", "prune", "--older-than", "0s", *here]) == 2

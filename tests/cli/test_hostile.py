@@ -187,3 +187,23 @@ def test_a_bug_leaves_a_report(
     report = Path(said.split("this file: ")[1].strip())
     assert "ZeroDivisionError" in report.read_text()
     report.unlink()
+
+
+@pytest.mark.req("X10")
+@pytest.mark.parametrize(
+    "text", ["!!python/object/apply:os.system ['touch owned']", "a: &a [x, x]\nnodes: [*a, *a]", "[" * 3000]
+)
+def test_yaml_that_is_more_than_data_is_refused(
+    text: str,
+    tmp_path: Path,
+    database: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """BI-G30."""
+    monkeypatch.chdir(tmp_path)
+    Path("graph.yaml").write_text(text)
+
+    for verb in ("validate", "save"):
+        refused(["workflows", verb, "graph.yaml", "--database", database], capsys)
+    assert not Path("owned").exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,10 @@ import pytest
 from stepwell import Context, Engine, RunFailed, step, workflow
 from stepwell.cli import main
 from stepwell.cli.app import walk
+from tests.cli.program import PROGRAM
 from tests.engines import Engines, suspended
+from tests.server.served import TOKEN
+from tests.server.test_serve import running
 
 GRAPH = {
     "name": "tiny",
@@ -44,10 +49,13 @@ async def failing(ctx: Context, why: str) -> None:
     raise ValueError(why)
 
 
-# One process each, because they serve or watch; their tests are in test_run, test_serve and test_projects.
+# One process each: worker, serve and dev are below; the others are in test_script, test_projects, test_move
+# and test_db, each with --json.
 ELSEWHERE = {"run", "watch", "worker", "serve", "dev", "demo", "bench", "check", "init", "move", "db backup"}
+ELSEWHERE |= {"secrets set"}  # reads the value from standard input: test_secrets
+ELSEWHERE |= {"records import"}  # reads a file: tests/cli/test_records.py
 # Printed as one object a line.
-LINES = {"runs events", "runs logs"}
+LINES = {"runs events", "runs logs", "records export"}
 CALLS: dict[str, list[str]] = {
     "runs list": ["--limit", "2"],
     "runs show": ["WAITING"],
@@ -92,9 +100,47 @@ CALLS: dict[str, list[str]] = {
     "keys create": ["ci"],
     "keys list": [],
     "keys revoke": ["KEY"],
+    "alerts set": ["failures", "failed"],
+    "alerts list": [],
+    "alerts delete": ["failures"],
+    "secrets list": [],
+    "secrets delete": ["stripe"],
+    "schedules create": ["often", "asking", "--every", "1h"],
+    "schedules list": [],
+    "schedules show": ["often"],
+    "schedules update": ["often", "--every", "2h"],
+    "schedules pause": ["often"],
+    "schedules resume": ["often"],
+    "schedules trigger": ["often"],
+    "schedules preview": ["--cron", "30 2 * * *"],
+    "schedules backfill": ["often", "--since", "2026-01-01", "--until", "2026-01-02"],
+    "schedules delete": ["often"],
+    "records define": ["people", "--find", "city"],
+    "records list": [],
+    "records show": ["people"],
+    "records create": ["people", "--set", "city=Rome", "--id", "ann"],
+    "records get": ["people", "ann"],
+    "records update": ["people", "ann", "--set", "city=Bonn"],
+    "records find": ["people", "--where", "city=Bonn"],
+    "records export": ["people"],
+    "records delete": ["people", "ann"],
+    "records drop": ["people", "--with-records", "--yes"],
+    "webhooks create": ["hook", "asking", "--scheme", "none"],
+    "webhooks list": [],
+    "webhooks pause": ["hook"],
+    "webhooks resume": ["hook"],
+    "webhooks delete": ["hook"],
+    "triggers create": ["paid", "asking", "--event", "paid"],
+    "triggers list": [],
+    "triggers pause": ["paid"],
+    "triggers resume": ["paid"],
+    "triggers delete": ["paid"],
     "limits set": ["workflow", "asking", "3"],
     "limits list": [],
     "limits drop": ["workflow", "asking"],
+    "limits set-rate": ["user", "1000", "--within", "1h"],
+    "limits rates": [],
+    "limits drop-rate": ["user", "--within", "1h"],
     "holds set": ["workflow", "asking", "--reason", "audit"],
     "holds list": [],
     "holds release": ["workflow", "asking"],
@@ -114,8 +160,12 @@ REFUSED: dict[str, tuple[int, list[str]]] = {
     "runs trigger": (4, ["FAILED", "go"]),
     "runs compensate": (4, ["FAILED"]),
     "runs skip": (4, ["FAILED"]),
+    "runs set-variable": (4, ["FAILED", "amount", "1"]),
     "workers drain": (3, ["nobody"]),
+    "secrets rotate": (2, []),
     "completion install": (2, ["tcsh"]),
+    "runs delay": (4, ["FAILED", "10m"]),
+    "runs discard": (4, ["FAILED", "--yes"]),
 }
 
 
@@ -124,6 +174,7 @@ class Story:
 
     def __init__(self, database: str, folder: Path) -> None:
         self.database, self.folder = database, folder
+        self.place = ["--database", database]
         self.names: dict[str, str] = {}
 
     async def prepare(self) -> None:
@@ -154,7 +205,7 @@ class Story:
         }
 
     def call(self, name: str, words: list[str], *more: str) -> list[str]:
-        place = [] if name.startswith("completion") else ["--database", self.database]
+        place = [] if name.startswith("completion") else self.place
         return [*name.split(), *(self.names.get(word, word) for word in words), *place, *more]
 
 
@@ -188,6 +239,64 @@ def test_json_of_every_command_parses(story: Story, capsys: pytest.CaptureFixtur
         error = json.loads(printed.err)["error"]
         assert error["code"]
         assert error["message"]
+
+
+@pytest.mark.req("C2")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["worker", "serve", "dev"])
+def test_a_process_that_serves_says_as_json_what_and_where(name: str, tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(
+        "from stepwell import workflow\n@workflow\nasync def hello(ctx, n: int) -> int:\n    return n\n"
+    )
+    database = str(tmp_path / "a.db")
+    asyncio.run(created(database))
+    words = [name, *([] if name == "serve" else ["flows.py"]), "--database", database, "--json"]
+    process = subprocess.Popen(
+        [*PROGRAM, *words, *([] if name == "worker" else ["--port", "0"])],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGTERM)
+    rest, errors = process.communicate(timeout=60)
+
+    assert said["workflows" if name == "worker" else "api"]
+    assert (process.returncode, rest) == (0, ""), errors
+
+
+async def created(database: str) -> None:
+    async with Engine(database, worker=False):
+        pass
+
+
+# What only the machine of the database can do; `stepwell move`, `check`, `worker` and `serve` need it, too.
+OF_A_DATABASE = {"db upgrade": [], "db prune": ["--older-than", "30d", "--yes"], "db backup": ["copy.db"]}
+
+
+@pytest.mark.req("C1", "C2", "A4")
+@pytest.mark.slow
+def test_every_command_works_on_a_server_as_on_its_database(
+    story: Story, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with running("serve", "--database", story.database, "--port", "0", folder=tmp_path) as (_, url):
+        story.place = ["--server", url, "--api-key", TOKEN]
+        for name, words in CALLS.items():
+            if name in OF_A_DATABASE:
+                continue
+            code = main(story.call(name, words, "--json"))
+            printed = capsys.readouterr()
+            assert code == int(name == "doctor"), (name, printed)  # no worker is alive
+            texts = printed.out.splitlines() if name in LINES else [printed.out]
+            assert all(json.loads(text) is not None for text in texts), name
+        for name, (code, words) in REFUSED.items():
+            assert main(story.call(name, words, "--json")) == code, (name, capsys.readouterr())
+            assert json.loads(capsys.readouterr().err)["error"]["code"], name
+        for name, words in OF_A_DATABASE.items():
+            assert main(story.call(name, words)) == 2, name
+            assert "call it where the database can be reached" in capsys.readouterr().err
 
 
 @pytest.mark.req("C2", "X9")

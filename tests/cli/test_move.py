@@ -23,9 +23,10 @@ async def asking(ctx: Context, n: int) -> int:
 def test_runs_continue_after_the_move(tmp_path: Path, postgres_url: str) -> None:
     async def prepared() -> str:
         async with Engine(tmp_path / "app.db", workflows=[asking]) as engine:
-            handle = await engine.start(asking, 2)
-            await suspended(handle)
-            return handle.id
+            handles = await engine.start_many(asking, range(2, 14))
+            for handle in handles:
+                await suspended(handle)
+            return handles[0].id
 
     async def continued(run_id: str) -> int:
         async with Engine(postgres_url, workflows=[asking]) as engine:
@@ -42,8 +43,9 @@ def test_runs_continue_after_the_move(tmp_path: Path, postgres_url: str) -> None
     moved = run("move", "app.db", postgres_url, "--yes", "--json", folder=tmp_path)
 
     assert moved.returncode == 0, moved.stderr
+    assert "runs: 12 of 12" in moved.stderr  # in a terminal: a bar
     told = json.loads(moved.stdout)
-    assert (told["runs"], told["unfinished"]) == (1, 1)
+    assert (told["runs"], told["unfinished"]) == (12, 12)
     assert asyncio.run(continued(run_id)) == 42
     left = run("runs", "list", "--database", "app.db", folder=tmp_path)
     assert left.returncode == 2

@@ -96,7 +96,7 @@ def test_a_key_names_the_same_run(folder: Path) -> None:
         (["flows.py:hello", "--timeout", "soon"], 2, "--timeout"),
         (["nothing"], 2, "there is no database"),
         (["flows.py:ask", "--input", '"x"', "--timeout", "300ms"], 8, "stepwell watch"),
-        (["flows.py:ask", "--input", '"x"', "--exit-on-wait"], 9, "runs decide"),
+        (["flows.py:ask", "--input", '"x"', "--exit-on-wait"], 9, "approvals approve"),
     ],
 )
 def test_the_exit_code_says_what_happened(folder: Path, words: list[str], code: int, said: str) -> None:
@@ -134,7 +134,7 @@ def test_a_detached_run_is_watched_while_a_worker_runs_it(folder: Path) -> None:
 
 def test_ctrl_c_detaches_and_the_run_goes_on(folder: Path) -> None:
     terminal = Terminal("run", "flows.py:ask", "--input", '"Ada"', folder=folder, width=120)
-    terminal.read(until="runs decide")
+    terminal.read(until="approvals approve")
     terminal.interrupt()
 
     assert terminal.end() == 130

@@ -12,6 +12,7 @@ from stepwell import Context, Engine, RunFailed, SyncClient, step, workflow
 from stepwell.cli import main
 from stepwell.domain.status import Status
 from stepwell.errors import NotCompensable, RunCancelled
+from tests.authoring.graphs.graphs import START, a, chart
 from tests.engines import suspended
 
 
@@ -178,3 +179,40 @@ def test_what_cannot_be_made_is_told_as_in_python(
     told = capsys.readouterr().err
     assert words in told
     assert "hint" in told
+
+
+WAITING = chart(
+    [
+        START,
+        a("A", "set", values={"amount": 1}),
+        a("W", "wait", mode="event", event="go"),
+        a("Z", "end", output={"amount": "{{ctx.amount}}"}),
+    ],
+    "S>A A>W W>Z",
+)
+
+
+async def waiting(database: str) -> str:
+    async with Engine(database, workflows=[WAITING]) as engine:
+        run = await engine.start("chart", {})
+        await suspended(run)
+        return run.id
+
+
+@pytest.mark.req("K39", "C1")
+def test_a_variable_is_set_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = str(tmp_path / "app.db")
+    run_id = asyncio.run(waiting(database))
+    command = ["runs", "--database", database, "set-variable", run_id]
+
+    assert main([*command, "amuont", "2"]) == 4
+    assert "NOT_SETTABLE" in capsys.readouterr().err
+    assert main([*command, "amount", "not json"]) == 2
+    assert main([*command, "amount", "120", "--by", "ann", "--reason", "the invoice was wrong"]) == 0
+
+    with SyncClient(engine=Engine(database, workflows=[WAITING])) as client:
+        run = client.handle(run_id)
+        run.event("go")
+        assert run.result(15) == {"amount": 120}
+        [said] = [event.data for event in run.events() if event.kind == "variable_set"]
+    assert (said["by"], said["reason"]) == ("ann", "the invoice was wrong")

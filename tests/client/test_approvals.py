@@ -326,6 +326,28 @@ async def test_of_many_at_once_each_is_recorded_once(engines: Engines) -> None:
         assert sorted(who for who, _ in await decided(run)) == sorted(f"p{i}" for i in range(10))
 
 
+async def test_a_decision_beyond_the_number_is_told_so(engines: Engines) -> None:
+    """Nobody takes messages yet, so the wait is open for all of them; the order of arrival counts."""
+    async with engines.new(two_must) as engine:
+        run = await engine.start(two_must)
+        await run.waiting_for("approval")
+        await run.hold(by="boss")
+        await until(lambda: _held(run))
+        await run.decide("approved", by="ann")
+        await run.decide("approved", by="bob")
+        with pytest.raises(AlreadyDecided, match="bob decided") as beyond:
+            await run.decide("denied", by="eve", roles=["finance"])
+        await run.release(by="boss")
+
+        assert await run.result(timeout=30) == "approved"
+        assert await decided(run) == [("ann", "approved"), ("bob", "approved")]
+        assert beyond.value.context["decision"] == "approved"
+
+
+async def _held(run: Any) -> bool:
+    return bool((await run.info()).held)
+
+
 @dataclass
 class Form:
     approved: bool

@@ -111,6 +111,29 @@ async def test_runs_are_counted_by_status_workflow_and_queue(engines: Engines) -
         assert (await engine.within("other").counts()).total == 0
 
 
+@pytest.mark.req("S1")
+async def test_runs_are_counted_in_buckets_of_time(engines: Engines) -> None:
+    async with engines.new(listening, refused) as engine:
+        waiting = await engine.start(listening)
+        await suspended(waiting)
+        failed = await engine.start(refused, "db")
+        with pytest.raises(RunFailed):
+            await failed.result()
+        began = (await waiting.info()).created_at
+        span: Any = {"since": began, "until": began + 600, "buckets": 10}
+
+        buckets = await engine.histogram(**span)
+        assert [round(each.start - began) for each in buckets] == [60 * place for place in range(10)]
+        assert [each.statuses for each in buckets] == [{"suspended": 1, "failed": 1}] + [{}] * 9
+        only = await engine.histogram(**span, status="failed", workflow="refused")
+        assert only[0].statuses == {"failed": 1}
+        assert (await engine.within("other").histogram(**span))[0].statuses == {}
+        with pytest.raises(InvalidInput, match="before it begins"):
+            await engine.histogram(since=began, until=began)
+        with pytest.raises(InvalidInput, match="buckets"):
+            await engine.histogram(since=began, buckets=0)
+
+
 async def found(assignee: str, engine: Engine) -> bool:
     return len(await engine.approvals(assignee=assignee)) == 1
 

@@ -21,7 +21,7 @@ from stepwell import (
 )
 from stepwell.domain.status import Status
 from stepwell.errors import NotSkippable, PayloadTooLarge, RunFailed, RunTimedOut
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import Engines
 
 TRIES: list[str] = []
@@ -150,7 +150,7 @@ async def test_a_graph_continues_with_the_given_output(engines: Engines) -> None
 
         assert await run.result("20s") == {"a": {"sum": 3}}
         assert TRIES == ["A"]
-        assert (await engine.trace(run)).by_path()["A"].status == "completed"
+        assert (await traced(run))["A"].status == "completed"
 
 
 @pytest.mark.req("K39")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import asyncpg
 import pytest
 
 from stepwell import Context, StartRate, SyncClient, workflow
 from stepwell.client.rates import checked_rates
+from stepwell.domain.rates import StoredRate
 from stepwell.errors import InvalidInput, RateLimited
 from stepwell.store.memory import MemoryStore
 from tests.engines import Engines
@@ -48,29 +53,104 @@ async def test_all_processes_share_the_windows(engines: Engines) -> None:
 
 
 @pytest.mark.req("K20", "T4")
-async def test_rates_are_changed_while_the_engine_runs(memory_engines: Engines) -> None:
-    async with memory_engines.new(hello) as engine:
+async def test_rates_are_changed_while_the_engine_runs(engines: Engines) -> None:
+    async with engines.new(hello) as engine:
         await engine.start_many(hello, "abc")
-        engine.set_start_rates(StartRate("workflow", 1))
+        await engine.set_start_rate("workflow", 1, by="ann")
         await engine.start(hello, "d")
         with pytest.raises(RateLimited):
             await engine.start(hello, "e")
-        engine.set_start_rates(StartRate("workflow", 2))
+        await engine.set_start_rate("workflow", 2)
         await engine.start(hello, "e")
-        engine.set_start_rates()
+        assert await engine.start_rates() == [StoredRate("workflow", 60.0, 2)]
+        assert await engine.drop_start_rate("workflow")
+        assert not await engine.drop_start_rate("workflow")
         await engine.start_many(hello, "fgh")
 
         assert len(await engine.runs()) == 8
 
 
 @pytest.mark.req("K20", "T4")
+async def test_a_rate_that_was_set_replaces_the_one_that_an_engine_was_given(
+    memory_engines: Engines,
+) -> None:
+    async with memory_engines.new(hello, start_rates=[StartRate("workflow", 1)]) as engine:
+        await engine.set_start_rate("workflow", None)
+        await engine.start_many(hello, "abc")
+        await engine.set_start_rate("workflow", 1, seconds=3600)
+        await engine.start(hello, "d")
+        with pytest.raises(RateLimited, match="1 runs in 3600 s"):
+            await engine.start(hello, "e")
+        await engine.drop_start_rate("workflow", seconds=3600)
+        await engine.drop_start_rate("workflow")
+        await engine.start(hello, "f")
+        with pytest.raises(RateLimited, match="1 runs in 60 s"):
+            await engine.start(hello, "g")
+
+
+@pytest.mark.req("K20", "T4")
+async def test_other_processes_follow_a_rate_that_was_set(
+    durable_engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with durable_engines.new(hello) as one, durable_engines.new(hello, worker=False) as two:
+        await two.start(hello, "a")  # it has read the rates
+        await one.set_start_rate("workflow", 1)
+        await one.start(hello, "b")
+        monkeypatch.setattr("stepwell.client.rates.RATES_SECONDS", 0.0)
+        with pytest.raises(RateLimited):
+            await two.start(hello, "c")
+
+
+@pytest.mark.req("K20", "T4")
+async def test_rates_are_read_once_for_many_starts(memory_engines: Engines) -> None:
+    engine = memory_engines.new(hello)
+    reads = 0
+    read = engine.store.read_start_rates
+
+    async def counted() -> Any:
+        nonlocal reads
+        reads += 1
+        return await read()
+
+    async with engine:
+        engine.rates._store = SimpleNamespace(read_start_rates=counted)
+        await engine.start(hello, "first")
+        await asyncio.gather(*(engine.start(hello, str(number)) for number in range(50)))
+
+    assert reads == 1
+
+
+@pytest.mark.req("K20", "T4")
 def test_a_client_without_async_keeps_to_the_rates_too(sqlite: Engines) -> None:
     with SyncClient(engine=sqlite.new(hello)) as client:
-        client.set_start_rates(StartRate("user", 1))
+        client.set_start_rate("user", 1)
         client.start(hello, "a", by="ann")
 
         with pytest.raises(RateLimited):
             client.start(hello, "b", by="ann")
+
+
+@pytest.mark.req("K20")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"per": "queue"},
+        {"limit": 0},
+        {"limit": True},
+        {"limit": 2**31},
+        {"limit": "5"},
+        {"seconds": 0},
+        {"seconds": float("inf")},
+        {"seconds": float("nan")},
+        {"seconds": "60s"},
+        {"by": "a\x00"},
+    ],
+)
+async def test_a_rate_that_makes_no_sense_is_not_set(memory_engines: Engines, wrong: Any) -> None:
+    async with memory_engines.client() as client:
+        with pytest.raises(InvalidInput):
+            await client.set_start_rate(**{"per": "user", "limit": 1, **wrong})
+        assert await client.start_rates() == []
 
 
 @pytest.mark.req("K20", "K21")

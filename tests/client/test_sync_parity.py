@@ -10,10 +10,14 @@ import pytest
 
 from stepwell import RunHandle, SyncClient, SyncRunHandle
 from stepwell.client import Client
+from stepwell.client.schedules import Schedules
+from stepwell.client.triggers import NamedTriggers
+from stepwell.sync_client import SyncSchedules
 
 # Public methods that are not verbs, with the reason why sync code has no use for them.
 INTERNAL = {
     "check_usable": "the guard of a start, for Engine to override",
+    "built": "for what workflows declare",
     "within": "for servers; sync code opens a SyncClient with a workspace",
 }
 
@@ -22,10 +26,12 @@ Parameters = dict[str, tuple[Any, Any]]
 
 
 def verbs(kind: type) -> dict[str, Callable[..., Any]]:
-    members = vars(kind).items()
+    """Its own verbs, and those that it shares with other triggers."""
+    owners = (NamedTriggers, kind) if issubclass(kind, NamedTriggers) else (kind,)
     return {
         name: member
-        for name, member in members
+        for owner in owners
+        for name, member in vars(owner).items()
         if inspect.isfunction(member) and not name.startswith("_") and name not in INTERNAL
     }
 
@@ -80,7 +86,9 @@ def differences(asynchronous: type, sync: type) -> Iterator[str]:
 
 @pytest.mark.req("F15")
 @pytest.mark.parametrize(
-    ("asynchronous", "sync"), [(Client, SyncClient), (RunHandle, SyncRunHandle)], ids=["client", "handle"]
+    ("asynchronous", "sync"),
+    [(Client, SyncClient), (RunHandle, SyncRunHandle), (Schedules, SyncSchedules)],
+    ids=["client", "handle", "schedules"],
 )
 def test_every_async_verb_has_a_sync_one_with_the_same_parameters(asynchronous: type, sync: type) -> None:
     assert not list(differences(asynchronous, sync))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, SyncClient, workflow
+from stepwell import Context, Engine, StepContext, SyncClient, step, workflow
 from stepwell.errors import InvalidInput, RunNotFound, SettingsInvalid, UnknownWorkflow, WorkflowDisabled
 from tests.engines import Engines, suspended
 
@@ -61,7 +61,7 @@ async def test_every_verb_of_a_handle_refuses_a_run_of_another_workspace(engines
             *(lambda: here().retry(), lambda: here().compensate(), lambda: here().delete()),
             *(lambda: other.rerun(theirs.id), lambda: other.rerun_from(theirs.id, "x")),
             *(lambda: other.fork(theirs.id, at=1), lambda: other.export(theirs.id)),
-            *(lambda: other.trace(theirs.id), lambda: other.rerun_from_node(theirs.id, "x")),
+            *(lambda: here().trace(), lambda: other.rerun_from_node(theirs.id, "x")),
         ]
         for verb in verbs:
             with pytest.raises(RunNotFound):
@@ -113,6 +113,42 @@ async def test_keys_numbers_definitions_limits_and_switches_are_apart(engines: E
         last = await other.start(nothing)
         assert await last.result() == "done", "a worker serves every workspace"
         assert await ours.result() == "done"
+
+
+@workflow
+async def asks(ctx: Context, n: int) -> str:
+    await ctx.step(keep, n)
+    return str(await ctx.approval(str, name="ok"))
+
+
+@step
+async def keep(ctx: StepContext, n: int) -> int:
+    ctx.save("note", {"n": n})
+    return n
+
+
+@pytest.mark.req("K46", "K40")
+async def test_lists_counts_waits_and_documents_stay_in_their_workspace(engines: Engines) -> None:
+    async with (
+        engines.new(asks, workspace="acme") as acme,
+        engines.new(worker=False, workspace="other") as other,
+    ):
+        run = await acme.start(asks, 7, tags={"customer": "7"})
+        await run.waiting_for("ok")
+
+        assert await run.document("note") == {"n": 7}
+        with pytest.raises(RunNotFound):
+            await other.handle(run.id).document("note")
+        assert [row.id for row in await acme.runs(tags={"customer": "7"})] == [run.id]
+        assert [wait.run for wait in await acme.approvals()] == [run.id]
+        assert (await acme.counts()).total == 1
+        for nothing_there in (await other.runs(), await other.runs(tags={"customer": "7"})):
+            assert list(nothing_there) == []
+        assert list(await other.approvals()) == []
+        assert list(await other.waits()) == []
+        assert (await other.counts()).total == 0
+        await run.decide("yes")
+        assert await run.result() == "yes"
 
 
 @pytest.mark.req("K46", "K18")

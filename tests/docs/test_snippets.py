@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-WITH_A_SERVER = {"http-client.md"}  # tests/http_client/test_connection.py runs them
+# tests/http_client/test_connection.py and tests/docs/test_tutorial.py run them
+WITH_A_SERVER = {"http-client.md", "tutorial.md"}
 WITH_CODE = [page for page in PAGES if "```python" in page.read_text() and page.name not in WITH_A_SERVER]
 
 
@@ -63,3 +64,52 @@ def test_commands_in_the_readme_are_targets_of_the_makefile() -> None:
 
     assert named
     assert named <= targets
+
+
+@pytest.mark.req("D3")
+def test_the_readme_begins_with_two_commands_and_has_its_parts() -> None:
+    readme = (ROOT / "README.md").read_text()
+    example = (ROOT / "examples" / "hello.py").read_text()
+
+    blocks = re.findall(r"```\w*\n(.*?)```", readme, re.DOTALL)
+    assert [line.split("#")[0].strip() for line in blocks[0].splitlines()] == ["make demo", "make test"]
+    assert blocks[1] == example
+    assert len(example.splitlines()) < 30
+    for heading in ("Three ways to write one", "What you get", "Guarantees", "How it compares", "Speed"):
+        assert f"\n## {heading}\n" in readme
+    assert "**Not for**" in readme
+
+
+@pytest.mark.req("D3")
+def test_figures_of_the_readme_are_those_of_the_page_about_performance() -> None:
+    speed = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "performance.md").read_text()
+
+    figures = set(re.findall(r"\d+,\d{3}", speed))
+    assert len(figures) >= 8
+    assert [figure for figure in figures if figure not in page] == []
+
+
+def test_what_the_readme_links_to_exists() -> None:
+    readme = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", readme)
+    missing = [page for page, _ in links if not (ROOT / page).exists()]
+    anchors = [f"{page}#{anchor}" for page, anchor in links if anchor and anchor not in _anchors(ROOT / page)]
+
+    assert links
+    assert (missing, anchors) == ([], [])
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pictures_of_the_readme_are_small() -> None:
+    """`python -m tools.pictures` takes them anew."""
+    named = set(re.findall(r"docs/images/[\w.-]+", (ROOT / "README.md").read_text()))
+    sizes = {name: (ROOT / name).stat().st_size for name in named}
+
+    assert {Path(name).suffix for name in named} == {".png", ".webp"}
+    assert {name: size for name, size in sizes.items() if size > 2_000_000} == {}
+    assert sum(sizes.values()) < 4_000_000

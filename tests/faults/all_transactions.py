@@ -19,15 +19,16 @@ from stepwell import (
     Permanent,
     RunFailed,
     RunHandle,
-    StartRate,
     StepContext,
     Workflow,
+    create_record,
     step,
     workflow,
 )
 from stepwell.domain.commit import WorkerInfo
 from stepwell.domain.ids import WorkerId
-from stepwell.errors import NotRetryable, NotSkippable, RunCancelled, RunEnded
+from stepwell.errors import NotRetryable, NotSkippable, RunCancelled, RunEnded, TriggerExists
+from stepwell.secrets.keyring import Keyring
 from tests.faults.fleet import LEASE_SECONDS
 from tests.faults.ledger_client import effect
 from tests.faults.rerouted import reroute
@@ -60,6 +61,7 @@ async def little(ctx: Context, n: int) -> int:
 async def everything(ctx: Context, n: int) -> int:
     n = await ctx.step(add, n, 1)
     n = await ctx.step(keep, ctx.run_id, n)
+    await ctx.step(create_record, "kept", {"run": ctx.run_id})  # a second one would fail: the key is taken
     n = await ctx.step.on(queue=FAR)(add_far, n, 1)
     n += await ctx.signal("go", int)
     n += await ctx.event("weather", key=ctx.run_id)
@@ -113,6 +115,8 @@ def report(*words: str) -> None:
 
 
 async def visit(engine: Engine) -> None:
+    await engine.records.define("kept", key="run")
+    await engine.records.create("kept", {"run": "visited"}, id="visited")
     await engine.disable(retired, by="ann", reason="replaced")
     report("disabled", "retired")
     await engine.keys.create("ann", by="ann")
@@ -135,6 +139,9 @@ async def visit(engine: Engine) -> None:
         await other.result()
     await _second_chance(engine)
     await _copied(engine)
+    await _scheduled(engine)
+    engine.keyring = Keyring({"k": b"k" * 32}, current="k")
+    await engine.secrets.set("shop", "a value of a secret")
     await reroute(engine, little, 1, key="rerouted")
     await run.result()
 
@@ -175,9 +182,9 @@ async def _second_chance(engine: Engine) -> None:
 async def _copied(engine: Engine) -> None:
     """Make a run with limits from another one, then remove the copy and everything that is old."""
     await engine.set_limit("workflow", "little", 5)
-    engine.set_start_rates(StartRate("workflow", 1000))
+    await engine.set_start_rate("workflow", 1000)
     run = await engine.start(little, 1, key="copied")
-    engine.set_start_rates()
+    await engine.drop_start_rate("workflow")
     await run.result()
     await engine.drop_limit("workflow", "little")
     copy = await engine.rerun(run, key="copy")
@@ -185,6 +192,24 @@ async def _copied(engine: Engine) -> None:
     await copy.delete()
     await engine.store.purge(1e9)
     await engine.store.purge_events(1e9)
+
+
+async def _scheduled(engine: Engine) -> None:
+    """Start a run each second by a schedule; a process may die at any point of it."""
+    with contextlib.suppress(TriggerExists):
+        await engine.schedules.create("ticks", little, 1, every=1, overlap="allow", missed="all")
+    while True:
+        if len(await engine.runs(trigger="schedule", status="completed")) >= 2:
+            break
+        await asyncio.sleep(0.02)
+    await engine.schedules.delete("ticks")
+    with contextlib.suppress(TriggerExists):
+        await engine.triggers.create("unclear", little, event="unclear", condition="trigger.payload")
+    await engine.emit("unclear", 1, id="unclear-1")  # its payload is not a condition: refused
+    while True:
+        if (await engine.triggers.get("unclear")).refused:
+            break
+        await asyncio.sleep(0.02)
 
 
 async def _ended(run: RunHandle[int]) -> None:

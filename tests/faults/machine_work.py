@@ -21,7 +21,6 @@ from stepwell import (
     Permanent,
     Retry,
     RunHandle,
-    StartRate,
     StepContext,
     step,
     transition,
@@ -150,9 +149,9 @@ async def _lived(engine: Engine, plan: Plan) -> None:
     await engine.enable(retired)
     await engine.keys.create("ann")
     await _operated(engine, queue)
-    engine.set_start_rates(StartRate("workflow", 1000))
+    await engine.set_start_rate("workflow", 1000)
     run = await engine.start(Booking, Order(_far(plan)), key=f"booking/{queue}", queue=queue)
-    engine.set_start_rates()
+    await engine.drop_start_rate("workflow")
     other = await engine.start(Booking, Order(_far(plan), True), key=f"stopped/{queue}", queue=queue)
     while (await run.status()) != "completed":
         await _help(engine, run)

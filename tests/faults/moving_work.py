@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from stepwell import Context, Machine, step, transition, workflow
 from stepwell.authoring.graphs.format.python_builder import GraphBuilder
-from stepwell.store.move import MoveProgress
-from stepwell.store.open import move
+from stepwell.cli import main as cli
+from stepwell.store import open as stores
+from stepwell.store.move import Moved, MoveProgress
 
 
 @step
@@ -52,15 +53,22 @@ def graph() -> GraphBuilder:
     return made
 
 
-async def main(source: str, target: str, stop_at: int) -> None:
-    def say(progress: MoveProgress) -> None:
-        print(progress.runs, progress.total, flush=True)
-        if stop_at and progress.runs >= stop_at:
-            signal.pause()  # to be killed here, between two transactions
+def main(source: str, target: str, stop_at: int) -> int:
+    """Call `stepwell move`, and say how far it is."""
+    move = stores.move
 
-    done = await move(source, target, progress=say)
-    print("moved", done.runs, done.unfinished, flush=True)
+    async def told(source: str, target: str, *, progress: Callable[[MoveProgress], None]) -> Moved:
+        def say(at: MoveProgress) -> None:
+            progress(at)
+            print(at.runs, at.total, flush=True)
+            if stop_at and at.runs >= stop_at:
+                signal.pause()  # to be killed here, between two transactions
+
+        return await move(source, target, progress=say)
+
+    stores.move = told  # type: ignore[assignment]
+    return cli(["move", source, target, "--yes", "--json"])
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ POINTS = rotating(
             for transaction in ("commit", "claim")
             for moment in failpoints.MOMENTS
         ),
+        *((f"transact.{moment}", 2) for moment in failpoints.MOMENTS),  # a record's
     ]
 )
 
@@ -107,6 +109,7 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
             for key, expected in EXPECTED.items()
             for story in await collected(engine, key, expected, {"little": lambda n: n + 1})
         ]
+        records = [str(record.data["run"]) for record in await engine.records.find("kept")]
     for line in victim.said.splitlines():
         word, *rest = line.split() or [""]
         if word == "started" and len(rest) == 2:  # a kill may cut its last line
@@ -121,6 +124,8 @@ async def findings(victim: Victim, ledger: list[Entry], kept: dict[str, int]) ->
     everything = next(story.id for story in stories if story.shape == "everything")
     if (times := kept.get(everything, 0)) != 1:
         result.violations.append(f"the transactional step's own write is there {times} times")
+    if sorted(records) != sorted(["visited", everything]):
+        result.violations.append(f"the records are of {records}")
     return result
 
 
@@ -159,6 +164,19 @@ async def still_held(victim: Victim) -> None:
         assert (run.status, run.held) == (Status.PENDING, True), victim.name
 
 
+async def each_slot_once(victim: Victim) -> None:
+    """Every slot from the first to the last has a run: none is lost, and its key allows no second one."""
+    async with Engine(victim.url, worker=False) as engine:
+        keys = sorted(row.key for row in await engine.runs(trigger="schedule", limit=1000))
+    slots: dict[str, list[float]] = {}
+    for key in keys:
+        _, schedule, slot = key.split("/")
+        slots.setdefault(schedule, []).append(datetime.fromisoformat(slot.replace("Z", "+00:00")).timestamp())
+    assert slots, victim.name
+    for times in slots.values():  # by schedule: one may have been deleted and made anew
+        assert times == [times[0] + number for number in range(len(times))], victim.name
+
+
 def play(case: KillCase, environment: Environment) -> None:
     case.kill_all()
 
@@ -169,6 +187,7 @@ def play(case: KillCase, environment: Environment) -> None:
     assert case.finish_all() == ""
     for victim in case.victims:
         asyncio.run(still_held(victim))
+        asyncio.run(each_slot_once(victim))
     violations = {}
     made = Figures(what="kill -9 at every failpoint", store=environment.store, faults={})
     made.faults["kills at a failpoint"] = len(case.victims)

@@ -153,11 +153,11 @@ async def test_a_statement_cannot_reach_other_files(
     assert not (tmp_path / "other.db").exists()
 
 
-@pytest.mark.req("N19")
+@pytest.mark.req("N19", "BI-T12")
 @pytest.mark.parametrize(
     ("data", "code", "field"),
     [
-        ({"sql": "SELECT * FROM {{ctx.input.table}}"}, "SQL_TEMPLATE", "sql"),  # BI-T12
+        ({"sql": "SELECT * FROM {{ctx.input.table}}"}, "SQL_TEMPLATE", "sql"),
         ({"sql": "SELECT 1; SELECT 2"}, "SQL_ONE_STATEMENT", "sql"),
         ({"sql": "SELECT :a"}, "SQL_PARAMS", "params"),
         ({"sql": "SELECT 1", "params": {"a": 1}}, "SQL_PARAMS", "params"),
@@ -170,8 +170,8 @@ def test_a_wrong_query_is_found_when_the_graph_is_saved(data: dict[str, Any], co
         graph(query_graph(data))
 
     problem = refused.value.problems[0]
-    assert (problem.node, problem.field) == ("call", field)
-    assert code in (problem.code, "INVALID_DATA")
+    assert (problem.code, problem.node, problem.field) == (code, "call", field)
+    assert problem.suggestion
 
 
 @pytest.mark.req("N19")
@@ -182,3 +182,123 @@ async def test_connections_are_named_by_an_operator(monkeypatch: pytest.MonkeyPa
     for urls in ({"Shop!": "sqlite:x"}, {"shop": "mysql://x"}):
         with pytest.raises(SettingsInvalid):
             Connections(urls)
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "X3")
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("COPY item TO PROGRAM 'id'", "SQL_FORBIDDEN"),
+        ("-- a comment\ncopy item FROM PROGRAM 'id'", "SQL_FORBIDDEN"),
+        ("DO $$ BEGIN DELETE FROM item; END $$", "SQL_FORBIDDEN"),
+        ("SET ROLE none", "SQL_FORBIDDEN"),
+        ("/* a */ LOAD 'x'", "SQL_FORBIDDEN"),
+        ("SELECT 1; DELETE FROM item", "SQL_ONE_STATEMENT"),
+        ("SELECT 1 /* ; */; -- \nDELETE FROM item", "SQL_ONE_STATEMENT"),
+        ("SELECT * FROM item FOR UPDATE", "SQL_READ_ONLY"),  # BI-Q09
+        ("SELECT nextval('counter')", "SQL_READ_ONLY"),  # BI-Q09
+        ("SELECT setval('counter', 9)", "SQL_READ_ONLY"),
+    ],
+)
+async def test_bi_q02_and_q09_a_statement_of_postgres_does_no_more_than_it_may(
+    memory_engines: Engines, postgres_url: str, sql: str, code: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(f"{TABLE}; {ROWS}; CREATE SEQUENCE counter")
+    await connection.close()
+    body = query_graph({"sql": sql, "retry": {"maxAttempts": 1}}, ERROR_EDGE)
+    async with memory_engines.new(connections={"shop": postgres_url}) as engine:
+        if code == "SQL_ONE_STATEMENT":
+            with pytest.raises(InvalidGraph, match=code):
+                await engine.start_graph(body, {})
+            return
+        answer = (await (await engine.start_graph(body, {})).result(60))["result"]
+        rows = await asked(engine, "SELECT count(*) AS n FROM item")
+
+    assert answer == code
+    assert rows["rows"] == [{"n": 3}]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "X3")
+async def test_bi_q03_a_name_from_data_stays_a_value(opened: Engine) -> None:
+    async with opened as engine:
+        table = await asked(engine, "SELECT * FROM :t", {"t": "item"}, params={"t": "{{ctx.input.t}}"})
+        column = await asked(
+            engine, "SELECT :c AS c FROM item", {"c": 'name" FROM item; --'}, params={"c": "{{ctx.input.c}}"}
+        )
+        with pytest.raises(InvalidGraph, match="SQL_TEMPLATE"):
+            await asked(engine, "SELECT * FROM {{ctx.input.t}}", {"t": "item"})
+
+        assert table == "SQL_ERROR"
+        assert {row["c"] for row in column["rows"]} == {'name" FROM item; --'}
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+@pytest.mark.parametrize(
+    ("sql", "params"),
+    [
+        ("SELECT id FROM item WHERE id = :id", {"id": 2**70}),
+        ("SELECT id FROM item WHERE id = :id", {"id": [1]}),
+        ("SELECT id FROM item WHERE id = :id", {"id": {"a": 1}}),
+    ],
+)
+async def test_bi_q04_values_that_do_not_fit_are_refused(opened: Engine, sql: str, params: Any) -> None:
+    async with opened as engine:
+        wanted = {"id": "{{ctx.input.id}}"}
+        assert await asked(engine, sql, params, params=wanted, retry={"maxAttempts": 1}) == "SQL_PARAMS"
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+async def test_bi_q06_a_huge_answer_is_refused(opened: Engine, shop: str) -> None:
+    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT i FROM n"
+    cell = (
+        "SELECT hex(zeroblob(3000000)) AS x"
+        if shop.startswith("sqlite")
+        else "SELECT repeat('x', 3000000) AS x"
+    )
+    async with opened as engine:
+        assert await asked(engine, many, retry={"maxAttempts": 1}) == "RESULT_TOO_LARGE"
+        assert await asked(engine, cell, retry={"maxAttempts": 1}) == "OUTPUT_TOO_LARGE"
+
+
+@pytest.mark.req("N19", "X3")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "postgresql://127.0.0.1/app",
+        "sqlite:app.db",
+        "engine:",
+        "../shop",
+        "/var/run/postgresql",
+        "{{ctx.input.c}}",
+    ],
+)
+async def test_bi_q08_a_graph_cannot_name_an_address(memory_engines: Engines, name: str) -> None:
+    body = query_graph({"connection": name, "sql": "SELECT 1"}, ERROR_EDGE)
+    async with memory_engines.new(connections={}) as engine:
+        try:
+            run = await engine.start_graph(body, {"c": "engine:"})
+        except InvalidGraph as refused:
+            assert "connection" in str(refused)  # noqa: PT017
+            return
+        assert (await run.result(60))["result"] == "SQL_CONNECTION"
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19")
+async def test_bi_q10_nothing_stays_open_after_a_query(opened: Engine) -> None:
+    async with opened as engine:
+        once = {"maxAttempts": 1}
+        begun = await asked(engine, "BEGIN", readOnly=False, retry=once)
+        broken = await asked(engine, "INSERT INTO item VALUES (1, 'again', 1)", readOnly=False, retry=once)
+        fine = await asked(engine, "INSERT INTO item VALUES (8, 'mug', 1)", readOnly=False)
+        rows = await asked(engine, "SELECT count(*) AS n FROM item")
+
+    assert begun == "SQL_FORBIDDEN"
+    assert broken == "SQL_ERROR"
+    assert fine["count"] == 1
+    assert rows["rows"] == [{"n": 4}]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from stepwell import Context, Engine, HttpClient, Machine, connect, step, transition, workflow
+from tests.authoring.graphs.graphs import START, a, chart
 from tests.engines import Engines
 from tests.server.served import FLOWS, TOKEN, served
 
@@ -52,9 +53,21 @@ class Connected(NamedTuple):
     engine: Engine
 
 
+# Waits for `go` between two uses of a variable.
+PAYING = chart(
+    [
+        START,
+        a("A", "set", values={"amount": 1}),
+        a("W", "wait", mode="event", event="go"),
+        a("Z", "end", output={"amount": "{{ctx.amount}}"}),
+    ],
+    "S>A A>W W>Z",
+)
+
+
 @asynccontextmanager
-async def connected(engines: Engines, *, key: str = TOKEN) -> AsyncIterator[Connected]:
+async def connected(engines: Engines, *more: Any, key: str = TOKEN) -> AsyncIterator[Connected]:
     """A server of an engine with workflows of several kinds, and a client that has opened it."""
-    engine = engines.new(*FLOWS, order, hearing, Review)
+    engine = engines.new(*FLOWS, order, hearing, Review, PAYING, *more)
     async with served(engine) as server, connect(server.url, key=key) as client:
         yield Connected(client, engine)

@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from stepwell import Engine, StepwellError, SyncClient, connect
+from stepwell import Context, Engine, Machine, StepwellError, SyncClient, connect, transition, workflow
 from stepwell.client.rates import StartRate
 from stepwell.errors import (
     Forbidden,
@@ -29,7 +30,7 @@ from stepwell.errors import (
     SettingsInvalid,
     Unauthenticated,
 )
-from tests.engines import Engines
+from tests.engines import Engines, until
 from tests.http_client.connected import connected, order
 from tests.http_client.processes import serving
 from tests.server.served import FLOWS, TOKEN, Served, doubling, listening, served
@@ -100,8 +101,6 @@ async def test_refusals_of_a_server_are_errors_with_its_words(memory_engines: En
             assert "[ID_INVALID]" in str(refused.value)
             with pytest.raises(PayloadTooLarge):
                 await client.emit("news", "x" * 5_000_000)
-            with pytest.raises(InvalidRequest, match="start rates"):
-                client.set_start_rates()
             with pytest.raises(InvalidRequest, match="does not reach the database"):
                 await client.store.list_workers()
 
@@ -209,7 +208,7 @@ async def test_what_is_sent_again_after_a_lost_answer_happens_once(engines: Engi
         assert len(await client.runs(workflow="doubling")) == 2
         failed = await client.start(order, 1)
         await failed.waiting_for("approval")
-        await failed.decide(False)
+        await losing(2, failed.decide(False))
         with pytest.raises(StepwellError):
             await failed.result()
         await losing(1, failed.retry())
@@ -219,7 +218,58 @@ async def test_what_is_sent_again_after_a_lost_answer_happens_once(engines: Engi
         assert await losing(1, client.emit("news", 1))
         await losing(1, client.set_limit("workflow", "doubling", 3))
         assert await losing(1, client.drop_limit("workflow", "doubling"))
-        assert proxy.lost == 15
+        assert proxy.lost == 17
+
+
+@workflow
+async def asked_twice(ctx: Context, number: int) -> list[str]:
+    return [await ctx.approval(str, title="Really?") for _ in range(2)]
+
+
+class Turning(Machine[dict[str, int]]):
+    ends: ClassVar = {"done"}
+
+    @transition("start", "asked")
+    async def ask(self, ctx: Context, size: int) -> None:
+        self.state["turns"] = 0
+
+    @transition("asked", "asked", wait=True)
+    async def turn(self, ctx: Context) -> None:
+        self.state["turns"] += 1
+
+    @transition("asked", "done", wait=True)
+    async def leave(self, ctx: Context) -> None: ...
+
+
+@pytest.mark.req("A4", "M3")
+async def test_a_repeated_decision_is_not_taken_for_the_next_one(engines: Engines) -> None:
+    async with lossy(engines.new(asked_twice, Turning)) as (client, proxy, _):
+        run, machine = await client.start("asked_twice", 1), await client.start("Turning", 1)
+        await run.waiting_for("approval")
+        await run.decide("yes", id="first")
+        await until(lambda: received(run, 1))
+        await run.waiting_for("approval")
+        proxy.losing = 1
+        await run.decide("yes", id="first")
+        assert len(await run.waits()) == 1, "the second question is still open"
+        await run.decide("no")
+        assert await run.result("30s") == ["yes", "no"]
+        with pytest.raises(StepwellError):
+            await run.decide("no")
+        await run.decide("yes", id="first")
+
+        for id, count in (("one", 1), ("one", 1), ("two", 2)):
+            await until(machine.waits)
+            proxy.losing = 1
+            await machine.trigger("turn", id=id)
+            await until(partial(received, machine, count))
+        await until(machine.waits)
+        await machine.trigger("leave")
+        assert await machine.result("30s") == {"turns": 2}
+
+
+async def received(run: Any, count: int) -> bool:
+    return len([event async for event in run.events() if event.kind == "received"]) == count
 
 
 @pytest.mark.req("A4")

@@ -22,11 +22,11 @@ WORDS = 5  # for each run between two kills
 @pytest.mark.alone
 @pytest.mark.req("A3", "A4")
 async def test_readers_have_no_gap_and_no_repeat_while_the_server_is_killed(
-    durable_engines: Engines,
+    every_durable_engines: Engines,
 ) -> None:
-    async with durable_engines.new(*FLOWS) as engine:
+    async with every_durable_engines.new(*FLOWS) as engine:
         runs = await engine.start_many(listening, [WORDS * (KILLS + 1)] * RUNS)
-        with serving(durable_engines.database, works=False) as (url, server):
+        with serving(every_durable_engines.database, works=False) as (url, server):
             async with connect(url, key=TOKEN, retry_seconds=60) as client, asyncio.TaskGroup() as group:
                 readers = [
                     group.create_task(seqs(client, runs[number % RUNS].id)) for number in range(READERS)
@@ -61,10 +61,12 @@ def restart(server: ServerProcess) -> None:
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.req("A4", "K20")
-async def test_every_keyed_start_happens_once_while_the_server_is_killed(durable_engines: Engines) -> None:
-    async with durable_engines.new(*FLOWS):
+async def test_every_keyed_start_happens_once_while_the_server_is_killed(
+    every_durable_engines: Engines,
+) -> None:
+    async with every_durable_engines.new(*FLOWS):
         pass  # the definitions are stored now; nobody works on the runs
-    with serving(durable_engines.database, works=False) as (url, server):
+    with serving(every_durable_engines.database, works=False) as (url, server):
         async with connect(url, key=TOKEN, retry_seconds=60) as client:
             started: dict[int, str] = {}
             async with asyncio.TaskGroup() as group:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from stepwell import Client, RunEvent, RunHandle, Status
+from stepwell import Client, Context, RunEvent, RunHandle, Status, workflow
+from stepwell.client import database
 from stepwell.errors import (
     AlreadyDecided,
+    BadCron,
+    Conflict,
     DocumentNotFound,
+    InvalidDefinition,
     InvalidInput,
+    InvalidRequest,
     KeyConflict,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
     NotRetryable,
+    NotSettable,
     NotWaitingYet,
     RunCancelled,
     RunEnded,
@@ -26,10 +33,15 @@ from stepwell.errors import (
     RunFailed,
     RunNotFound,
     StepNotFound,
+    TriggerExists,
+    TriggerNotFound,
     UnknownWorkflow,
+    WorkerNotFound,
     WorkflowDisabled,
     WrongPlace,
 )
+from stepwell.http_client import database as remote
+from stepwell.secrets.keyring import Keyring
 from tests.engines import Engines, suspended, until
 from tests.http_client.connected import Review, connected, hearing, order
 from tests.server.served import asking, doubling, failing, listening
@@ -58,6 +70,30 @@ def vars_of(value: Any) -> dict[str, Any]:
 
 async def listed(run: RunHandle[Any], **options: Any) -> list[RunEvent]:
     return [event async for event in run.events(**options)]
+
+
+@pytest.mark.req("A4", "N2")
+async def test_a_person_starts_a_graph_with_its_form(engines: Engines) -> None:
+    form = {"type": "object", "required": ["amount"]}
+    async with connected(engines) as (client, engine):
+        drawn = {
+            "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
+            "edges": [{"source": "start", "target": "end"}],
+            "triggers": [{"id": "by_hand", "type": "manual", "form": form}],
+        }
+        await client.library.create(drawn, name="paid")
+        await client.library.publish("paid")
+        ours, theirs = await client.definition("paid"), await engine.definition("paid")
+        for start in (client.start, client.library.start):
+            with pytest.raises(InvalidInput, match='"amount" is a required property'):
+                await start("paid", {}, trigger="manual")
+        with pytest.raises(InvalidInput, match="records `api` or `manual`"):
+            await client.start("paid", {}, trigger="schedule")
+        run = await client.start("paid", {"amount": 1}, trigger="manual")
+
+        assert ours.form is not None
+        assert msgspec.json.decode(ours.form) == form == msgspec.json.decode(theirs.form or b"")
+        assert (await run.info()).trigger == "manual"
 
 
 @pytest.mark.req("A4")
@@ -307,6 +343,26 @@ async def test_workflows_limits_and_keys_are_managed(engines: Engines) -> None:
         assert await client.drop_limit("workflow", "doubling")
         assert not await client.drop_limit("workflow", "doubling")
 
+        await client.set_start_rate("user", 5, seconds=3600, by="ann")
+        assert await client.start_rates() == await engine.start_rates()
+        assert await client.drop_start_rate("user", seconds=3600)
+        assert not await client.drop_start_rate("user", seconds=3600)
+
+        engine.keyring = Keyring({"a": b"a" * 32}, current="a")
+        info = await client.secrets.set("stripe", "sk_live_canary", hosts=["api.example.com"])
+        assert same(list(await client.secrets.list()), list(await engine.secrets.list()))
+        assert list(await client.secrets.list()) == [info]
+        assert (info.version, info.hosts, info.created_by) == (1, ("api.example.com",), "local")
+        assert await client.secrets.delete("stripe")
+        assert not await client.secrets.delete("stripe")
+
+        alert = await client.alerts.set("late", "overdue", workflow="order", after="2h", channel="ops")
+        assert same(list(await client.alerts.list()), list(await engine.alerts.list()))
+        assert list(await client.alerts.list()) == [alert]
+        assert (alert.after, alert.workflow, alert.created_by) == (7200.0, "order", "local")
+        assert await client.alerts.delete("late")
+        assert not await client.alerts.delete("late")
+
         new = await client.keys.create("ci", scopes=["read", "run"], expires="90d")
         [key] = await client.keys.list()
         assert key == new.credential
@@ -349,6 +405,23 @@ async def test_operators_reach_a_run(engines: Engines) -> None:
         assert "doubling@1" in worker.needs
 
 
+@pytest.mark.req("A4", "K39")
+async def test_a_variable_is_set_over_http(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        function = await client.start(listening, 1)
+        await suspended(function)
+        with pytest.raises(NotSettable, match="not a graph"):
+            await function.set_variable("amount", 1)
+
+        run = await client.start("chart", {})
+        await suspended(run)
+        await run.set_variable("amount", {"of": [1, 2]}, reason="wrong")
+        await run.event("go")
+
+        assert await run.result() == {"amount": {"of": [1, 2]}}
+        assert (await run.state()).variables == (await engine.handle(run.id).state()).variables
+
+
 @pytest.mark.req("A4")
 async def test_large_payloads_arrive_whole(memory_engines: Engines) -> None:
     async with connected(memory_engines) as (client, engine):
@@ -384,6 +457,8 @@ async def test_runs_and_waits_are_found_and_counted(engines: Engines) -> None:
         first = await client.runs(tags={"customer": "7"}, limit=1)
         assert len(await client.runs(tags={"customer": "7"}, limit=1, before=first.next)) == 1
         await until_counted(client, engine)
+        span: Any = {"since": 1.0, "until": 1e10, "buckets": 4, "status": "suspended"}
+        assert await client.histogram(**span) == await engine.histogram(**span)
         assert same(list(await client.waits()), list(await engine.waits()))
         assert same(list(await client.approvals()), list(await engine.approvals()))
 
@@ -394,3 +469,137 @@ async def until_counted(client: Client, engine: Client) -> None:
         return counts == await engine.counts() and counts.total == 2
 
     await until(equal)
+
+
+@workflow
+async def sleeping(ctx: Context, text: str) -> str:
+    await ctx.sleep("30d")
+    return text
+
+
+@pytest.mark.req("A4", "K39")
+async def test_operators_wake_discard_and_drain(engines: Engines) -> None:
+    async with connected(engines, sleeping) as (client, engine):
+        run = await client.start("sleeping", "awake")
+        await suspended(engine.handle(run.id))
+        await run.change_delay(0, reason="it is morning")
+        assert await run.result("30s") == "awake"
+        with pytest.raises(NotRemovable):
+            await run.discard()
+        graph = {
+            "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
+            "edges": [{"source": "start", "target": "end"}],
+        }
+        trial = await client.start_graph(graph, {}, test=True)
+        assert (await engine.handle(trial.id).info()).test
+        await trial.discard()
+        with pytest.raises(RunNotFound):
+            await trial.info()
+        with pytest.raises(InvalidRequest, match="test runs only"):
+            await client.start_graph(graph)
+        [worker] = await client.workers()
+        assert await client.drain(worker.id, reason="old host")
+        assert not await client.drain(worker.id)
+        await until(lambda: nobody_works(client))
+        with pytest.raises(WorkerNotFound):
+            await client.drain(worker.id)
+
+
+async def nobody_works(client: Client) -> bool:
+    return not await client.workers()
+
+
+@pytest.mark.req("A4", "G18")
+async def test_graphs_are_saved_published_compared_and_started(engines: Engines) -> None:
+    def graph(said: str) -> dict[str, Any]:
+        end = {"id": "end", "type": "end", "data": {"output": {"said": said}}}
+        nodes = [{"id": "start", "type": "start"}, end]
+        return {"name": "hello", "nodes": nodes, "edges": [{"source": "start", "target": "end"}]}
+
+    async with connected(engines) as (client, engine):
+        saved = await client.library.create(graph("one"), by="ann")
+        assert same(saved, await engine.library.about("hello"))
+        assert saved.by == "ann"
+        with pytest.raises(Conflict, match="already exists"):
+            await client.library.create(graph("one"))
+        assert await client.library.publish("hello", expected=saved.hash) == "1"
+        second = await client.library.update("hello", graph("two"), expected=saved.hash)
+        with pytest.raises(Conflict, match="changed by somebody else"):
+            await client.library.update("hello", graph("three"), expected=saved.hash)
+        with pytest.raises(InvalidDefinition, match="START_COUNT"):
+            await client.library.update("hello", {"nodes": [], "edges": []})
+        changed = await client.library.diff("hello", "published")
+        assert changed == await engine.library.diff("hello", "published")
+        assert changed["nodes"]["changed"] == {"end": {"data.output.said": ["one", "two"]}}
+        assert await client.library.publish("hello", expected=second.hash) == "2"
+        assert await client.library.get("hello", 1) == await engine.library.get("hello", 1)
+        assert same(await client.library.list(), await engine.library.list())
+        runs = [await client.library.start("hello", {}), await client.library.start("hello", {}, version=1)]
+        assert [await run.result("30s") for run in runs] == [{"said": "two"}, {"said": "one"}]
+        assert same(list(await client.versions("hello")), list(await engine.versions("hello")))
+        assert same(await client.definition("hello", "1"), await engine.definition("hello", "1"))
+        with pytest.raises(UnknownWorkflow):
+            await client.versions("nothing")
+        await client.library.delete("hello")
+        with pytest.raises(UnknownWorkflow):
+            await client.library.about("hello")
+
+
+@pytest.mark.req("A4", "A5")
+async def test_the_audit_list_and_the_database_are_read(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        for number in range(5):
+            await client.start("doubling", number)
+
+        async def written() -> bool:
+            return len(await engine.audit()) == 5
+
+        await until(written)
+        assert same(list(await client.audit()), list(await engine.audit()))
+        first = await client.audit(limit=2)
+        rest = await client.audit(before=first.next)
+        assert [entry.id for entry in [*first, *rest]] == [entry.id for entry in await engine.audit()]
+        assert await remote.check(client) == []
+        about, there = await remote.info(client), await database.info(engine.store)
+        assert (about.schema, about.counts["runs"]) == (there.schema, 5)
+
+
+@pytest.mark.req("T1", "A9")
+async def test_schedules_are_managed(engines: Engines) -> None:
+    async with connected(engines) as (client, engine):
+        made = await client.schedules.create(
+            "nightly",
+            doubling,
+            7,
+            cron="30 2 * * *",
+            timezone="Europe/Berlin",
+            tags={"team": "a"},
+            timeout="1h",
+        )
+        assert same(made, await engine.schedules.get("nightly"))
+        changed = await client.schedules.update("nightly", every="90m", expected=made.revision, input=8)
+        assert (changed.every, changed.cron, changed.input, changed.timeout) == (5400.0, "", 8, 3600.0)
+        with pytest.raises(Conflict):
+            await client.schedules.update("nightly", missed="all", expected=made.revision)
+        with pytest.raises(TriggerExists):
+            await client.schedules.create("nightly", "doubling", 7, every=60)
+        with pytest.raises(BadCron, match="'61' is not a minute"):
+            await client.schedules.create("other", "doubling", 7, cron="61 * * * *")
+
+        assert await (await client.schedules.trigger("nightly")).result() == 16
+        assert await client.schedules.pause("nightly", reason="why")
+        assert not await client.schedules.pause("nightly")
+        assert (await client.schedules.get("nightly")).reason == "why"
+        assert await client.schedules.resume("nightly")
+        since, until_ = datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 3, tzinfo=UTC)
+        assert await client.schedules.backfill("nightly", since, until_) == (2, 2)
+        for number in range(3):
+            await client.schedules.create(f"s{number}", "doubling", 1, every="1h")
+        page = await client.schedules.list(limit=3)
+        rest = await client.schedules.list(limit=3, before=page.next)
+        assert [info.name for info in [*page, *rest]] == ["nightly", "s0", "s1", "s2"]
+        assert (await client.schedules.preview(cron="@daily", count=2)).words == "At 00:00 every day, UTC"
+        assert await client.schedules.delete("nightly")
+        assert not await client.schedules.delete("nightly")
+        with pytest.raises(TriggerNotFound):
+            await client.schedules.get("nightly")

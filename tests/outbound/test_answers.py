@@ -8,9 +8,15 @@ import ssl
 import subprocess
 import threading
 import zlib
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
 from stepwell.outbound.client import OutboundClient
 from stepwell.outbound.errors import OutboundError, OutboundFailed, OutboundRefused
@@ -60,7 +66,7 @@ async def test_a_call_sends_query_headers_and_body_and_reads_the_answer() -> Non
         assert listener.connections == 1  # the connection was kept
 
 
-@pytest.mark.req("X1")
+@pytest.mark.req("X1", "BI-H10")
 @pytest.mark.parametrize(
     ("target", "code"),
     [
@@ -73,7 +79,7 @@ async def test_a_call_sends_query_headers_and_body_and_reads_the_answer() -> Non
         ("http://exa mple/", "URL_INVALID"),
     ],
 )
-async def test_each_redirect_is_checked(target: str, code: str) -> None:  # BI-H10
+async def test_each_redirect_is_checked(target: str, code: str) -> None:
     async with listening(answered(b"", "302 Found", f"Location: {target}")) as listener:
         async with client_of(listener) as client:
             with pytest.raises(OutboundRefused) as refused:
@@ -82,8 +88,8 @@ async def test_each_redirect_is_checked(target: str, code: str) -> None:  # BI-H
         assert listener.connections == 1
 
 
-@pytest.mark.req("X1")
-async def test_credentials_do_not_follow_to_another_origin() -> None:  # BI-H10
+@pytest.mark.req("X1", "BI-H10")
+async def test_credentials_do_not_follow_to_another_origin() -> None:
     headers = {"Authorization": "Bearer secret", "Cookie": "a=b", "X-Api-Key": "secret", "X-Plain": "kept"}
     async with listening(answered()) as there:
         async with (
@@ -99,8 +105,8 @@ async def test_credentials_do_not_follow_to_another_origin() -> None:  # BI-H10
         assert b"x-plain: kept" in there.requests[0]
 
 
-@pytest.mark.req("X1")
-async def test_a_body_is_not_sent_on_to_another_origin() -> None:  # BI-H11
+@pytest.mark.req("X1", "BI-H11")
+async def test_a_body_is_not_sent_on_to_another_origin() -> None:
     async with listening(answered()) as there:
         for status in ("307 Temporary Redirect", "308 Permanent Redirect"):
             location = f"Location: http://127.0.0.1:{there.port}/"
@@ -140,7 +146,8 @@ async def test_redirects_end() -> None:
     assert kept.status == 302
 
 
-async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:  # BI-H14
+@pytest.mark.req("BI-H14")
+async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(answered(b"proxy")) as proxy, listening(answered(b"direct")) as listener:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -197,21 +204,21 @@ def _head(*lines: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        pytest.param(_endless, "RESPONSE_TOO_LARGE", id="H15-endless"),
-        pytest.param(answered(b"x" * 1_000_001), "RESPONSE_TOO_LARGE", id="H15-large"),
-        pytest.param(_trickle, "HTTP_TIMEOUT", id="H15-trickle"),
-        pytest.param(_silent, "HTTP_TIMEOUT", id="H15-silent"),
-        pytest.param(_continues, "HTTP_TIMEOUT", id="H17-continue"),
-        pytest.param(_bomb("gzip"), "RESPONSE_TOO_LARGE", id="H16-gzip"),
-        pytest.param(_bomb("deflate"), "RESPONSE_TOO_LARGE", id="H16-deflate"),
-        pytest.param(_encoded(b"x", "gzip"), "RESPONSE_DECODE", id="H16-not-gzip"),
-        pytest.param(_encoded(gzip.compress(b"abc" * 1000)[:-9], "gzip"), "RESPONSE_DECODE", id="H16-cut"),
-        pytest.param(_encoded(b"x", "br"), "RESPONSE_DECODE", id="H16-br"),
-        pytest.param(_encoded(b"x", "gzip, gzip"), "RESPONSE_DECODE", id="H16-nested"),
-        pytest.param(_head(b"Content-Length: 6") + b"\r\nhello", "HTTP_PROTOCOL", id="H16-lengths"),
-        pytest.param(_head(*[b"X-A: b"] * 100_000), "HTTP_PROTOCOL", id="H17-many"),
-        pytest.param(_head(b"X-A: " + b"b" * 1_048_576), "HTTP_PROTOCOL", id="H17-long"),
-        pytest.param(b"SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP_PROTOCOL", id="H17-not-http"),
+        pytest.param(_endless, "RESPONSE_TOO_LARGE", id="BI-H15-endless"),
+        pytest.param(answered(b"x" * 1_000_001), "RESPONSE_TOO_LARGE", id="BI-H15-large"),
+        pytest.param(_trickle, "HTTP_TIMEOUT", id="BI-H15-trickle"),
+        pytest.param(_silent, "HTTP_TIMEOUT", id="BI-H15-silent"),
+        pytest.param(_continues, "HTTP_TIMEOUT", id="BI-H17-continue"),
+        pytest.param(_bomb("gzip"), "RESPONSE_TOO_LARGE", id="BI-H16-gzip"),
+        pytest.param(_bomb("deflate"), "RESPONSE_TOO_LARGE", id="BI-H16-deflate"),
+        pytest.param(_encoded(b"x", "gzip"), "RESPONSE_DECODE", id="BI-H16-not-gzip"),
+        pytest.param(_encoded(gzip.compress(b"abc" * 1000)[:-9], "gzip"), "RESPONSE_DECODE", id="BI-H16-cut"),
+        pytest.param(_encoded(b"x", "br"), "RESPONSE_DECODE", id="BI-H16-br"),
+        pytest.param(_encoded(b"x", "gzip, gzip"), "RESPONSE_DECODE", id="BI-H16-nested"),
+        pytest.param(_head(b"Content-Length: 6") + b"\r\nhello", "HTTP_PROTOCOL", id="BI-H16-lengths"),
+        pytest.param(_head(*[b"X-A: b"] * 100_000), "HTTP_PROTOCOL", id="BI-H17-many"),
+        pytest.param(_head(b"X-A: " + b"b" * 1_048_576), "HTTP_PROTOCOL", id="BI-H17-long"),
+        pytest.param(b"SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP_PROTOCOL", id="BI-H17-not-http"),
     ],
 )  # fmt: skip
 async def test_an_answer_that_would_harm_is_cut(answer: bytes, code: str) -> None:
@@ -249,9 +256,33 @@ def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
     return certificate, key
 
 
+def _rsa_certificate(folder: Path, name: str, *, days: int, bits: int) -> tuple[Path, Path]:
+    """A self-signed one that ends in that many days."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=bits)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    end = datetime.now(UTC) + timedelta(days=days)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private.public_key())
+        .serial_number(1)
+        .not_valid_before(end - timedelta(days=30))
+        .not_valid_after(end)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(private, hashes.SHA256())
+    )
+    key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
+    pem = serialization.Encoding.PEM
+    plain = (serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    key.write_bytes(private.private_bytes(pem, *plain))
+    certificate.write_bytes(signed.public_bytes(pem))
+    return certificate, key
+
+
 @pytest.mark.slow
-@pytest.mark.req("X1")
-async def test_tls_is_checked_against_the_name(tmp_path: Path) -> None:  # BI-H19, BI-H09
+@pytest.mark.req("X1", "BI-H19", "BI-H09")
+async def test_tls_is_checked_against_the_name(tmp_path: Path) -> None:
     certificate, key = _certificate(tmp_path, "shop.example")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
@@ -272,8 +303,48 @@ async def test_tls_is_checked_against_the_name(tmp_path: Path) -> None:  # BI-H1
             assert failed.value.code == "TLS_ERROR"
 
 
-@pytest.mark.req("X1")
-async def test_names_that_cannot_be_resolved_are_told() -> None:  # BI-H25
+@pytest.mark.slow
+@pytest.mark.req("X1", "BI-H19")
+@pytest.mark.parametrize("fault", ["expired", "weak"])
+async def test_certificates_that_are_not_good_are_refused(tmp_path: Path, fault: str) -> None:
+    certificate, key = _rsa_certificate(
+        tmp_path, "shop.example", days=-1 if fault == "expired" else 1, bits=1024 if fault == "weak" else 2048
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.set_ciphers("ALL:@SECLEVEL=0")
+    server.load_cert_chain(certificate, key)
+    async with listening(answered(b"secure"), tls=server) as listener:
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        async with client_of(listener, tls=trusting, shop_example="127.0.0.1") as client:
+            url = f"https://shop.example:{listener.port}/"
+            with pytest.raises(OutboundFailed) as failed:
+                await client.send(OutboundRequest(method="GET", url=url, timeout=10))
+
+        assert failed.value.code == "TLS_ERROR"
+        assert listener.requests == []
+
+
+@pytest.mark.req("X1", "BI-H19")
+async def test_a_server_that_speaks_only_old_tls_is_refused() -> None:
+    async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        writer.write(b"\x15\x03\x01\x00\x02\x02\x46")  # an alert of TLS 1.0: no common version
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(old, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = OutboundClient(OutboundRules.of(["127.0.0.1"], [port]))
+    with pytest.raises(OutboundFailed) as failed:
+        await client.send(OutboundRequest(method="GET", url=f"https://127.0.0.1:{port}/", timeout=10))
+    await client.close()
+    server.close()
+
+    assert failed.value.code == "TLS_ERROR"
+
+
+@pytest.mark.req("X1", "BI-H25")
+async def test_names_that_cannot_be_resolved_are_told() -> None:
     async def slow(host: str, port: int) -> list[object]:
         await asyncio.Event().wait()
         return []
@@ -306,3 +377,42 @@ async def test_a_thousand_waiting_calls_hold_no_thread() -> None:
             release.set()
 
     assert {each.result().body for each in calls} == {b"late"}
+
+
+# Answers that are read as they come
+
+
+async def opened(answer: bytes, **fields: Any) -> tuple[int, bytes]:
+    async with listening(answer) as listener, client_of(listener) as client:
+        url = f"http://127.0.0.1:{listener.port}/"
+        stream = await client.open(OutboundRequest(method="GET", url=url, **fields))
+        try:
+            return stream.status, b"".join([chunk async for chunk in stream.chunks()])
+        finally:
+            await stream.close()
+
+
+async def test_an_answer_is_read_as_it_comes() -> None:
+    assert await opened(answered(b"hello")) == (200, b"hello")
+
+
+async def test_a_redirect_of_a_stream_is_not_followed() -> None:
+    status, _ = await opened(answered(b"", "302 Found", "Location: http://169.254.169.254/"))
+
+    assert status == 302
+
+
+@pytest.mark.parametrize(
+    ("answer", "fields", "code"),
+    [
+        (answered(b"x", "200 OK", "Content-Encoding: gzip"), {}, "RESPONSE_DECODE"),
+        (answered(b"x" * 100), {"response_bytes_max": 99}, "RESPONSE_TOO_LARGE"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", {"timeout": 0.3}, "HTTP_TIMEOUT"),
+        (b"not HTTP at all\r\n\r\n", {}, "HTTP_PROTOCOL"),
+    ],
+)
+async def test_a_stream_has_the_limits_of_an_answer(answer: bytes, fields: dict[str, Any], code: str) -> None:
+    with pytest.raises(OutboundFailed) as failure:
+        await opened(answer, **fields)
+
+    assert failure.value.code == code

@@ -11,6 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 import stepwell
+from stepwell.client.rates import StartRate
+from tests.client.test_start_rates import spoil
 from tests.engines import Engines
 from tests.server.served import BEARER, FLOWS, TOKEN, Served, bearer, code, served
 
@@ -149,6 +151,40 @@ async def test_idle_and_slow_connections_do_not_keep_others_out(memory_engines: 
         assert ranged.status_code == 200
         for writer in writers:
             writer.close()
+
+
+@pytest.mark.req("K20", "T4")
+async def test_no_header_key_or_field_gets_around_a_start_rate(memory_engines: Engines) -> None:
+    """PT-27: a rate counts people, whatever they claim; if it cannot be read, those with a key may start."""
+    engine = memory_engines.new(*FLOWS, start_rates=[StartRate("user", 2, seconds=3600)])
+    body = {"workflow": "doubling", "input": 1}
+    async with served(engine) as client, httpx.AsyncClient(base_url=client.url) as caller:
+        keys = [await bearer(engine, "eve") for _ in range(3)]
+        started = [await caller.post("/api/v1/runs", json=body, headers=keys[0]) for _ in range(2)]
+        claims: list[dict[str, str]] = [
+            *({name: "203.0.113.7"} for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "Client-IP")),
+            *({name: "ann"} for name in ("X-Forwarded-User", "X-User", "Remote-User", "From")),
+        ]
+        refused = [
+            await caller.post("/api/v1/runs", json=body, headers={**key, **claim})
+            for key in keys  # another key of the same person is the same person
+            for claim in [{}, *claims]
+        ]
+        named = await caller.post("/api/v1/runs", json=body | {"by": "ann"}, headers=keys[1])
+        many = {"workflow": "doubling", "inputs": [1, 2]}
+        refused.append(await caller.post("/api/v1/runs/batch", json=many, headers=keys[1]))
+        ann = await caller.post("/api/v1/runs", json=body, headers=await bearer(engine, "ann"))
+        rates = (await client.get("/api/v1/limits")).json()["rates"]
+        await spoil(memory_engines)
+        degraded = await caller.post("/api/v1/runs", json=body, headers=keys[0])
+        stranger = await caller.post("/api/v1/runs", json=body)
+
+    assert [answer.status_code for answer in started] == [201, 201]
+    assert {(answer.status_code, code(answer)) for answer in refused} == {(429, "RATE_LIMITED")}
+    assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
+    assert (code(named), code(stranger)) == ("FORBIDDEN", "UNAUTHENTICATED")
+    assert (ann.status_code, degraded.status_code) == (201, 201)
+    assert [(rate["per"], rate["limit"], rate["seconds"]) for rate in rates] == [("user", 2, 3600.0)]
 
 
 INSIDE = re.compile(

@@ -213,6 +213,7 @@ def waiting(type: str, **data: Any) -> dict[str, Any]:
 
 
 ODD_IDS = ("", "x" * 10_240, "__proto__", "constructor", "..", "a/b", "a\u202eb", "a\tb")
+SECRET = "{{secrets.KEY}}"
 GRAPHS: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
     "BI-G01": ([chart([], ""), chart([END], "")], {"START_COUNT"}),
     "BI-G02": ([chart([START, a("T", "start"), END], "S>Z T>Z")], {"START_COUNT"}),
@@ -267,9 +268,45 @@ GRAPHS: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
         ],
         {"VARIABLE_NAME"},
     ),
+    "BI-G28": (
+        [
+            chart([START, a("J", "merge", **data), END], "S>J J>Z")
+            for data in ({"strategy": "newest"}, {"strategy": 7}, {"strategy": "custom"})
+        ],
+        {"INVALID_DATA"},
+    ),
     "BI-G29": (
         [chart([START, a("A", "http", url="https://example.com"), END], "S>A A-error>S A>Z")],
         {"EDGE_INTO_START"},
+    ),
+    "BI-T07": (
+        [
+            *(
+                waiting("set", values={"x": ["a", {"b": f"it is {text}"}]})
+                for text in (SECRET, "{{ctx + secrets}}")
+            ),
+            waiting("transform", expression="secrets.KEY"),
+            chart([START, a("Z", "end", output={"x": SECRET})], "S>Z"),
+            waiting("notify", channel="mail", to="ann@example.com", subject=SECRET, text="x"),
+            chart([START, a("W", "approval", message=SECRET), END], "S>W W-approved>Z"),
+            *(
+                waiting("http", **{"url": "https://example.com/", **data})
+                for data in (
+                    {"url": f"https://example.com/{SECRET}"},
+                    {"query": {"key": SECRET}},
+                    {"headers": {"Authorization": f"Bearer {SECRET}"}},
+                    {"method": "POST", "body": {"key": SECRET}},
+                )
+            ),
+            chart(
+                [START, a("W", "condition", branches=[{"id": "b", "when": "secrets.KEY == 'x'"}]), END],
+                "S>W W-b>Z W-else>Z",
+            ),
+            chart([START, a("L", "loop", items="secrets.KEYS"), a("B", "delay", "L", ms=1), END], "S>L L>Z"),
+            waiting("wait_event", event="paid", key=SECRET),
+            waiting("ai", prompt=SECRET),
+        ],
+        {"SECRET_CONTEXT"},
     ),
 }
 
@@ -292,6 +329,13 @@ async def test_bad_graphs_are_refused_with_every_problem(memory_engines: Engines
 
 
 ACCEPTED: dict[str, dict[str, Any]] = {
+    "BI-G10": chart(
+        [
+            *(START, a("C", "condition", branches=[{"id": "x", "when": "true"}])),
+            *(a("A", "delay", ms=0), a("B", "delay", ms=0), a("J", "join"), END),
+        ],
+        "S>C C-x>A C-else>B A>J B>J J>Z",
+    ),
     "BI-G12": chart([START, a("J", "join"), END], "S>J J>Z"),
     "BI-G15": chart([START, a("L", "loop", items="[]"), a("B", "delay", "L", ms=1), END], "S>L L>Z"),
     "BI-G18": chart(
@@ -319,6 +363,21 @@ async def test_large_but_sound_graphs_are_accepted_quickly(memory_engines: Engin
 
         assert answer.status_code == 201, answer.text
         assert time.perf_counter() - began < 5
+
+
+YAML = ["a: &a [x, x]\nb: [*a, *a]", "!!python/object/apply:os.system ['true']", "nodes: []"]
+
+
+@pytest.mark.req("X9", "X10")
+async def test_yaml_is_not_a_format_of_the_server(memory_engines: Engines) -> None:
+    """BI-G30: the command line reads YAML with a safe loader, see tests/cli/test_hostile.py."""
+    async with served(memory_engines.new(*FLOWS)) as client:
+        for text in YAML:
+            for kind in ("application/yaml", "text/yaml", "application/json"):
+                answer = await client.post("/api/v1/graphs", content=text, headers={"Content-Type": kind})
+                expected = (400, "JSON_INVALID") if kind.endswith("json") else (415, "CONTENT_TYPE")
+                assert (answer.status_code, code(answer)) == expected
+        await unharmed(client)
 
 
 @pytest.mark.req("X9", "G2")

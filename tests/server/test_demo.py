@@ -1,93 +1,76 @@
-"""`stepwell demo`: real processes, one of which is killed, and a run that goes on."""
+"""`stepwell demo`: real processes, one of which is killed, and an order that goes on."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-_LIMIT = 60.0  # seconds for anything to happen
-
-
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[httpx.Client]:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "stepwell", "demo", "--folder", str(tmp_path), "--port", "0"),
-            *("--no-open", "--history", "0"),
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    try:
-        said = process.stderr.readline() + process.stderr.readline()
-        address = re.search(r"open +(http://\S+)/\?t=(\S+)", said)
-        assert address, said
-        with httpx.Client(base_url=address[1], headers={"Authorization": f"Bearer {address[2]}"}) as client:
-            yield client
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert process.returncode == 0
-
-
-def until(look: Callable[[], Any]) -> Any:
-    end = time.monotonic() + _LIMIT
-    while not (seen := look()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-    return seen
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+from tests.demo_process import alive, running_demo, until
 
 
 @pytest.mark.slow
 @pytest.mark.req("D5")
-def test_a_killed_worker_of_the_demo_costs_nothing(demo: httpx.Client, tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.txt"
-    until(lambda: ledger.exists() and "render_page 2" in ledger.read_text())
-    shown = demo.get("/api/v1/demo").json()
-    events = f"/api/v1/runs/{shown['run']}/events?limit=1000"
+def test_a_terminal_without_a_browser_tells_the_story_and_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+    with running_demo(tmp_path / "demo") as demo, demo.client() as client:
+        assert "No browser was found" in demo.said
+        pid = int(until(lambda: re.search(r"kill -9 (\d+) is what", demo.said))[1])
+        until(lambda: [line for line in demo.ledger if "order-8842 pack_box" in line[1]])
+        finished = [what for _, what in demo.ledger]
+        os.kill(pid, signal.SIGKILL)
+        over = until(
+            lambda: re.search(r"worker (\d+) took order-8842 over.* (\d+) completed steps", demo.said)
+        )
+        workers = until(lambda: [each for each in _workers(client) if each != pid])
 
-    def owner() -> str:
-        claims = [event for event in demo.get(events).json()["events"] if event["kind"] == "claimed"]
-        worker: str = claims[-1]["data"]["worker"]
-        return worker
+        assert f"worker {pid} is dead" in demo.said
+        assert int(over[1]) != pid
+        assert int(over[2]) >= 3
+        until(lambda: [line for line in demo.ledger if line[0] == over[1] and "order-8842" in line[1]])
+        times = Counter(what for _, what in demo.ledger)
+        assert [what for what in finished if times[what] != 1] == [], "it ran again"
+        dead = next(
+            worker for worker, each in client.get("/api/v1/demo").json()["pids"].items() if each == pid
+        )
+        assert client.post("/api/v1/demo/kill", json={"worker": dead}).status_code == 404
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.process.wait(30) == 0
+        assert "stopped; nothing was left half done" in demo.said
+        assert "Traceback" not in demo.said
+        assert [each for each in workers if alive(each)] == []
 
-    killed = owner()
-    finished = [
-        event["data"]["result"].removeprefix("page-").removesuffix(".pdf")
-        for event in demo.get(events).json()["events"]
-        if event["kind"] == "step_completed" and "render_page" in event["path"]
-    ]
-    pid = next(worker["pid"] for worker in shown["workers"] if worker["id"] == killed)
-    assert alive(pid)
-    answer = demo.post("/api/v1/demo/kill", json={"worker": killed})
-    assert answer.json()["killed_pid"] == pid
-    assert not alive(pid)
-    lines = len(ledger.read_text().splitlines())
-    until(lambda: owner() != killed and len(ledger.read_text().splitlines()) > lines + 1)
 
-    done = [line.split(" ", 1) for line in ledger.read_text().splitlines()]
-    times = Counter(what for _, what in done)
-    assert len({process for process, _ in done}) >= 2, "another process went on"
-    assert finished
-    assert [page for page in finished if times[f"render_page {page}"] != 1] == [], "it ran again"
-    assert demo.post("/api/v1/demo/kill", json={"worker": killed}).status_code == 404
+@pytest.mark.slow
+def test_workers_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
+    with running_demo(tmp_path / "demo") as demo, demo.client() as client:
+        workers = until(lambda: len(found := _workers(client)) == 2 and found)
+        demo.stop(signal.SIGKILL)
+
+        until(lambda: not [each for each in workers if alive(each)])
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "stepwell", "demo", "--folder", str(tmp_path), "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode != 0
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _workers(client: httpx.Client) -> list[int]:
+    return [each["pid"] for each in client.get("/api/v1/demo").json()["workers"] if each["alive"]]

@@ -50,11 +50,16 @@ async def test_a_link_shows_and_decides_one_approval_as_its_assignee(engines: En
             assert decided.json() == {"decided": True, "by": "bob"}
             again = await bob.post("/api/v1/approval", json={"answer": "no"})
             assert (again.status_code, code(again)) == (410, "LINK_USED")
-            assert code(await bob.get("/api/v1/approval")) == "LINK_USED"
+            used = await bob.get("/api/v1/approval")
+            assert code(used) == "LINK_USED"
+            assert used.json()["context"]["decided_by"] == "bob"
         assert (await client.ended(run))["output"] == "ship? yes"
         events = (await client.get(f"/api/v1/runs/{run}/events")).json()["events"]
         [received] = [event["data"] for event in events if event["kind"] == "received"]
         assert (received["by"], received["reason"]) == ("bob", "it is paid")
+        [given] = (await client.get(f"/api/v1/runs/{run}/decisions")).json()["decisions"]
+        assert (given["path"], given["by"], given["decision"]) == (shown["path"], "bob", "approved")
+        assert given["reason"] == "it is paid"
 
 
 @pytest.mark.req("X6")
@@ -100,6 +105,7 @@ async def test_a_link_is_for_one_wait_even_if_another_follows(engines: Engines) 
             async with holder(client, unused.text) as bob:
                 answer = await bob.post("/api/v1/approval", json={"answer": True})
                 assert (answer.status_code, code(answer)) == (409, "ALREADY_DECIDED")
+                assert answer.json()["context"]["decided_by"] == "ann"
         await handle.decide(False, by="ann")
         assert await handle.result() == [True, False]
         with pytest.raises((AlreadyDecided, RunEnded)):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -14,15 +16,17 @@ from msgspec.structs import replace
 from stepwell import Context, Engine, Retry, step, workflow
 from stepwell.domain.access import SCOPES
 from stepwell.domain.status import Status
+from stepwell.server.app import asgi
 from stepwell.server.table import Route
 from tests.engines import Engines, reaches, suspended
 from tests.server.served import HANDSHAKE, Served, bearer, code, messages, served
+from tests.server.test_rooms import socket_of
 
 OTHER = "other"
 CANARY = "canary-7d1f"
 NOBODY = "0" * 32
 OWN = {"sign_in", "get_approval", "decide_approval"}  # no key opens these
-GRAPH = {
+GRAPH: dict[str, Any] = {
     "nodes": [
         {"id": "start", "type": "start"},
         {"id": "end", "type": "end", "data": {"output": {"said": CANARY}}},
@@ -97,14 +101,56 @@ async def fill(engine: Engine, text: str) -> tuple[str, str]:
     await waiting.signal("later", text, by=text)
     await reaches(failed, Status.FAILED)
     await engine.library.create(GRAPH, name="draft-of-them", by=text)
+    await engine.library.publish("draft-of-them", by=text)
     await engine.set_limit("workflow", text, 3, by=text)
+    await engine.hold("workflow", text, by=text, reason=text)
+    await engine.disable("broken", by=text, reason=text)
     await engine.keys.create(text, roles=[text])
+    await engine.alerts.set("ledger", "overdue", workflow=text, by=text)
+    await engine.records.define("ledger", find=["text"], by=text)
+    await engine.records.create("ledger", {"text": text}, id="one")
     return waiting.id, failed.id
 
 
+def test_every_parameter_of_a_path_has_a_value_that_a_caller_would_try(memory_engines: Engines) -> None:
+    """A new route must not slip through the tests below with an address that names nothing."""
+    table = asgi(memory_engines.client()).table
+    names = {name for row in table for name in re.findall(r"{(\w+)}", row.path)}
+
+    own = {"secret_name", "alert_name", "webhook", "trigger", "workspace", "token", "collection"}
+    own |= {"record_id"}
+    assert names == {"run_id", "key_id", "job_id", "worker_id", "name", "seq"} | own
+    assert {row.workspace for row in table} == {"principal", "none"}
+    shared = {row.name for row in table if row.workspace == "none"}
+    assert shared == {
+        "launch",
+        "healthz",
+        "readyz",
+        "sign_in",
+        "receive_delivery",
+        "validate_graph",
+        "openapi",
+    }
+
+
 def request_of(client: httpx.AsyncClient, row: Route, run: str, **options: Any) -> httpx.Request:
-    path = row.path.format(run_id=run, key_id=run, job_id=run, name="ledger", seq=1)
-    if row.method in ("POST", "PUT") and row.example is not None:
+    path = row.path.format(
+        run_id=run,
+        key_id=run,
+        job_id=run,
+        worker_id=run,
+        secret_name="ledger",
+        alert_name="ledger",
+        collection="ledger",
+        record_id="one",
+        name="ledger",
+        seq=1,
+        webhook="x",
+        trigger="x",
+        workspace="x",
+        token="x",
+    )
+    if row.method in ("POST", "PUT", "PATCH") and row.example is not None:
         options["json"] = row.example
     if row.method == "WEBSOCKET":
         options["headers"] = {**options["headers"], **HANDSHAKE}
@@ -174,9 +220,24 @@ async def test_nothing_of_a_workspace_is_in_a_byte_sent_to_another(engines: Engi
             *("runs?limit=100", "runs?workflow=ledger", "runs?status=suspended", f"runs?cursor={cursor}"),
             *("workflows/ledger/executions", "graphs/draft-of-them", "graphs/draft-of-them/diff", "limits"),
             *(f"stream?topics=run:{waiting}", "keys", "me", f"runs/{waiting}/documents/note"),
+            *(f"workflows/draft-of-them{path}" for path in ("", "/versions", "/drawing", "/executions")),
+            *(f"runs?parent={waiting}", f"runs?before={waiting}", f"runs?id_prefix={waiting[:20]}"),
+            *("graphs?nodes=true", "runs?key_prefix=key", "approvals?assignee=olga", "runs?error=cannot"),
         ]
         requests += [caller.build_request("GET", f"/api/v1/{path}", headers=headers) for path in more]
         requests.append(caller.build_request("POST", "/api/v1/runs/import", headers=headers, content=file))
+        for action in ("cancel", "delete", "hold"):
+            body = {"runs": [waiting, failed]}
+            path = f"/api/v1/bulk/{action}"
+            requests.append(caller.build_request("POST", path, headers=headers, json=body))
+        child = {"id": "call", "type": "workflow", "data": {"workflow": "draft-of-them"}}
+        graph = {
+            "nodes": [GRAPH["nodes"][0], child, {"id": "end", "type": "end"}],
+            "edges": [{"source": "start", "target": "call"}, {"source": "call", "target": "end"}],
+        }
+        tried = await caller.post("/api/v1/graphs/test", json={"graph": graph}, headers=headers)
+        their_child = f"/api/v1/runs/{tried.json()['id']}?wait=20s"
+        requests.append(caller.build_request("GET", their_child, headers=headers))
         for request in requests:
             answer = await answer_of(caller, request)
             if (
@@ -189,6 +250,15 @@ async def test_nothing_of_a_workspace_is_in_a_byte_sent_to_another(engines: Engi
                     seen.append((request.method, str(request.url), text))
         assert seen == []
         assert CANARY in (await client.get("/api/v1/runs")).text  # it is there for its own workspace
+        assert CANARY not in await client.app.state.metrics.text()
+        async with socket_of(client, headers) as socket:
+            for run in (waiting, failed):
+                await socket.send(json.dumps({"action": "join", "run": run, "after": 0}))
+                said = await socket.recv()
+                assert "RUN_NOT_FOUND" in said
+                assert CANARY not in said
+        mine = {run: (await client.get(f"/api/v1/runs/{run}")).json()["status"] for run in (waiting, failed)}
+        assert mine == {waiting: "suspended", failed: "failed"}
 
 
 @pytest.mark.req("X5")
@@ -236,7 +306,9 @@ async def test_a_key_of_a_workspace_works_in_its_workspace(engines: Engines) -> 
 
 
 @pytest.mark.req("X5", "T4")
-async def test_queues_are_limited_only_by_the_servers_own_workspace(memory_engines: Engines) -> None:
+async def test_queues_and_starts_are_limited_only_by_the_servers_own_workspace(
+    memory_engines: Engines,
+) -> None:
     async with both(memory_engines) as (client, engine), httpx.AsyncClient(base_url=client.url) as caller:
         caller.headers.update(await bearer(engine, "olga", workspace=OTHER))
         body = {"kind": "queue", "name": "default", "limit": 1}
@@ -245,6 +317,10 @@ async def test_queues_are_limited_only_by_the_servers_own_workspace(memory_engin
         assert (await client.put("/api/v1/limits", json=body)).status_code == 200
         assert code(await caller.delete("/api/v1/limits?kind=queue&name=default")) == "FORBIDDEN"
         assert (await caller.get("/api/v1/limits")).json()["limits"] == []
+        rate = {"per": "workflow", "limit": 5}
+        assert code(await caller.put("/api/v1/start-rates", json=rate)) == "FORBIDDEN"
+        assert (await client.put("/api/v1/start-rates", json=rate)).status_code == 200
+        assert code(await caller.delete("/api/v1/start-rates?per=workflow")) == "FORBIDDEN"
 
 
 @pytest.mark.req("A5")

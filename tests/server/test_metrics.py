@@ -68,7 +68,11 @@ async def test_a_process_shows_what_it_did(engines: Engines) -> None:
         == 1
     )
     assert values['stepwell_queue_ready{queue="default"}'] == 0
-    assert {"stepwell_pool_busy", "stepwell_leases_lost_total"} <= set(values)
+    assert values['stepwell_queue_age_seconds{queue="default"}'] == 0
+    assert values["stepwell_claims_total"] >= 1
+    assert values["stepwell_commit_seconds_count"] >= 3
+    assert {"stepwell_pool_connections", "stepwell_pool_busy", "stepwell_pool_waiting"} <= set(values)
+    assert values["stepwell_leases_lost_total"] == 0
     assert "stepwell_loop_lag_seconds_count" in values
 
 

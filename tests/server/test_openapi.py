@@ -67,7 +67,11 @@ def serving(engines: Engines) -> Iterator[Fuzzed]:
                 "edges": [{"source": "start", "target": "end"}],
             }
             await engine.library.create(graph, name="hello")
+            await engine.records.define("people", find=["city"])
+            record = await engine.records.create("people", {"city": "Rome"})
             names = {
+                "collection": ["people"],
+                "record_id": [record.id],
                 "run_id": [*runs, waiting],
                 "key_id": [key.credential.id],
                 "name": ["doubling", "hello"],

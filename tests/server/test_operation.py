@@ -31,6 +31,70 @@ async def test_workers_and_queues_are_listed(engines: Engines) -> None:
         1,
     )
     assert (queues["nobody"]["ready"], queues["nobody"]["workers"]) == (1, 0)
+    assert queues["nobody"]["reason"] == "no_worker"
+    assert "no worker of queue 'nobody' is running" in queues["nobody"]["why"]
+    assert queues["default"]["why"] == ""
+
+
+@pytest.mark.req("A2", "D5")
+async def test_the_database_and_its_file_are_shown_to_those_who_manage_it(engines: Engines) -> None:
+    engine = engines.new(*FLOWS)
+    async with served(engine) as client, httpx.AsyncClient(base_url=client.url) as caller:
+        await client.ended(await client.started("doubling", 1))
+        about, database = await client.get("/api/v1/about"), await client.get("/api/v1/database")
+        caller.headers.update(await bearer(engine, "carl", scopes=["read"]))
+        plain, refused = await caller.get("/api/v1/about"), await caller.get("/api/v1/database")
+        caller.headers.update(await bearer(engine, "olga", workspace="other", scopes=["admin"]))
+        foreign = await caller.get("/api/v1/database")
+
+    assert (about.json()["slots"] > 0, about.json()["keep_ended_seconds"]) == (True, None)
+    assert about.json()["file"].endswith(".db") == (about.json()["database"] == "sqlite")
+    assert plain.json()["file"] == ""
+    assert database.json()["counts"]["runs"] == 1
+    assert [code(refused), code(foreign)] == ["FORBIDDEN", "FORBIDDEN"]
+
+
+@pytest.mark.req("K39")
+async def test_a_worker_is_drained(engines: Engines) -> None:
+    engine = engines.new(*FLOWS)
+    async with served(engine) as client, httpx.AsyncClient(base_url=client.url) as caller:
+        run = await client.started("listening", 1)
+        await client.waiting(run)
+        caller.headers.update(await bearer(engine, "olga", workspace="other"))
+        [worker] = (await client.get("/api/v1/workers")).json()["workers"]
+        path = f"/api/v1/workers/{worker['id']}/drain"
+        theirs = await caller.post(path)
+        asked = [(await client.post(path, json={"reason": "new release"})).json() for _ in "12"]
+        [during] = (await client.get("/api/v1/workers")).json()["workers"] or [None]
+
+        async def gone() -> bool:
+            return not (await client.get("/api/v1/workers")).json()["workers"]
+
+        await until(gone)
+        nobody = await client.post(path)
+        alive = await client.get(f"/api/v1/runs/{run}")
+
+    assert (theirs.status_code, code(theirs)) == (403, "FORBIDDEN")
+    assert [answer["changed"] for answer in asked] == [True, False]
+    assert during is None or during["draining"]["reason"] == "new release"
+    assert code(nobody) == "WORKER_NOT_FOUND"
+    assert alive.json()["ended_at"] is None
+
+
+@pytest.mark.req("A2")
+async def test_an_admin_reads_what_the_database_holds_and_whether_it_is_sound(engines: Engines) -> None:
+    engine = engines.new(*FLOWS)
+    async with served(engine) as client, httpx.AsyncClient(base_url=client.url) as caller:
+        await client.ended(await client.started("doubling", 1))
+        caller.headers.update(await bearer(engine, "olga", workspace="other"))
+        about = (await client.get("/api/v1/database")).json()
+        checked = (await client.get("/api/v1/database/faults")).json()
+        refused = [await caller.get(f"/api/v1/database{path}") for path in ("", "/faults")]
+
+    assert about["counts"]["runs"] == 1
+    assert about["schema"] == about["newest"]
+    assert checked == {"sound": True, "faults": []}
+    assert [code(answer) for answer in refused] == ["FORBIDDEN", "FORBIDDEN"]
 
 
 @pytest.mark.req("X5")

@@ -197,7 +197,7 @@ async def test_a_cookie_opens_a_socket_only_for_a_page_of_the_server(memory_engi
 async def test_a_socket_ends_when_its_key_is_revoked(
     memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same holds for server-sent events."""
+    """BI-X08. The same holds for server-sent events."""
     monkeypatch.setattr(live, "RECHECK", 0.05)
     engine = memory_engines.new(*FLOWS)
     async with served(engine) as client:

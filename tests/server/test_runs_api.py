@@ -254,6 +254,34 @@ async def test_graphs_are_saved_published_and_run(engines: Engines) -> None:
         assert code(await client.get(url)) == "UNKNOWN_WORKFLOW"
 
 
+@pytest.mark.req("A1", "N2")
+async def test_a_run_by_hand_is_checked_against_the_form_of_its_graph(engines: Engines) -> None:
+    form = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+    drawn = {**GRAPH, "triggers": [{"id": "by_hand", "type": "manual", "form": form}]}
+    async with served(engines.new(*FLOWS)) as client:
+        await client.post("/api/v1/graphs", json={"name": "hello", "graph": drawn})
+        await client.post("/api/v1/graphs/hello/publish")
+        shown = {
+            name: (await client.get(f"/api/v1/workflows/{name}")).json()["form"]
+            for name in ("hello", "doubling")
+        }
+        body = {"workflow": "hello", "trigger": "manual"}
+        wrong = await client.post("/api/v1/runs", json={**body, "input": {"amount": "ten"}})
+        batch = await client.post("/api/v1/runs/batch", json={**body, "inputs": [{"amount": 1}, {}]})
+        other = await client.post("/api/v1/runs", json={**body, "trigger": "schedule"})
+        none = (await client.get("/api/v1/runs")).json()["runs"]
+        fits = await client.post("/api/v1/runs?wait=30s", json={**body, "input": {"amount": 10}})
+        program = await client.post("/api/v1/runs?wait=30s", json={"workflow": "hello", "input": {}})
+
+    assert shown == {"hello": form, "doubling": None}
+    assert (wrong.status_code, code(wrong), wrong.json()["field"]) == (422, "INVALID_INPUT", "amount")
+    assert 'is not of type "integer"' in wrong.json()["message"]
+    assert (batch.status_code, code(batch)) == (422, "INVALID_INPUT")
+    assert other.status_code == 422
+    assert none == []
+    assert [answer.json()["run"]["trigger"] for answer in (fits, program)] == ["manual", "api"]
+
+
 async def test_the_server_needs_no_workflow_code(durable_engines: Engines) -> None:
     async with durable_engines.new(*FLOWS) as worker, served(durable_engines.client()) as client:
         assert worker.worker is not None

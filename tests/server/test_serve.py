@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
+import asyncpg
 import httpx
 import pytest
 
@@ -49,9 +51,12 @@ def running(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
     )
     assert process.stderr is not None
     try:
-        lines = [process.stderr.readline() for _ in range(3)]
-        address = re.search(r"API +(http://\S+)/api/v1", "".join(lines))
-        assert address, lines
+        address = None
+        lines: list[str] = []
+        while address is None:
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines  # it ended
+            address = re.search(r"API +(http://\S+)/api/v1", lines[-1])
         yield process, address[1]
     finally:
         process.send_signal(signal.SIGTERM)
@@ -98,6 +103,14 @@ def test_dev_works_on_the_file_and_starts_again_when_it_changes(tmp_path: Path) 
         assert greeting() == "hello ann"
         source.write_text(SOURCE.replace("hello {name}", "good day {name}"))
         asyncio.run(changed())
+        source.write_text("def broken(:")
+        assert process.stderr is not None
+        while "waiting for a file to change" not in process.stderr.readline():
+            pass
+        source.write_text(SOURCE)
+        while "API" not in process.stderr.readline():
+            pass
+        assert greeting() == "hello ann"
         assert (tmp_path / ".stepwell" / "dev.db").exists()
         ended, said = stopped(process)
         assert (ended, "nothing was left half done" in said) == (0, True)
@@ -109,13 +122,20 @@ def test_dev_works_on_the_file_and_starts_again_when_it_changes(tmp_path: Path) 
         ["serve", "--database", "nothing.db"],
         ["serve", "--database", "app.db", "--host", "0.0.0.0", "--port", "0", "--no-auth"],
         ["serve", "--database", "app.db", "--host", "203.0.113.1", "--port", "0"],
+        ["serve", "--database", "app.db", "--port", "0", "TOKEN=short"],
+        ["dev", "flows.py", "--host", "0.0.0.0", "--port", "0", "--no-auth"],
+        ["dev", "flows.py", "--port", "0", "TOKEN=short"],
+        ["dev", "nothing.py", "--port", "0"],
     ],
 )
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "app.db").touch()
+    (tmp_path / "flows.py").touch()
+    token = {"STEPWELL_LAUNCH_TOKEN": "short"} if "TOKEN=short" in arguments else {}
     done = subprocess.run(
-        [sys.executable, "-m", "stepwell", *arguments],
+        [sys.executable, "-m", "stepwell", *(word for word in arguments if word != "TOKEN=short")],
         cwd=tmp_path,
+        env={**os.environ, **token},
         capture_output=True,
         text=True,
         timeout=60,
@@ -166,6 +186,32 @@ async def test_readiness_follows_the_database(postgres_cluster: Cluster) -> None
         await until(ready)
 
 
+@pytest.mark.req("A7")
+async def test_readiness_follows_the_schema(durable_engines: Engines) -> None:
+    """Another program upgrades the database, and takes that back."""
+    async with served(durable_engines.client()) as client:
+        before = (await client.get("/readyz")).status_code
+        await set_schema(durable_engines, newer=True)
+        async with asyncio.timeout(5):
+            answer = await client.get("/readyz")
+        await set_schema(durable_engines, newer=False)
+        after = (await client.get("/readyz")).status_code
+
+    assert (before, answer.status_code, code(answer), after) == (200, 503, "SCHEMA_MISMATCH", 200)
+
+
+async def set_schema(engines: Engines, *, newer: bool) -> None:
+    if engines.kind == "sqlite":
+        connection = apsw.Connection(str(engines.database))
+        connection.pragma("user_version", int(connection.pragma("user_version")) + (1 if newer else -1))
+        connection.close()
+        return
+    database = await asyncpg.connect(str(engines.database))
+    change = "INSERT INTO stepwell.migrations (number, name) VALUES (9999, 'newer')"
+    await database.execute(change if newer else "DELETE FROM stepwell.migrations WHERE number = 9999")
+    await database.close()
+
+
 def test_a_stopping_server_is_not_ready(memory_engines: Engines) -> None:
     async def stopping() -> None:
         async with served(memory_engines.client()) as client:
@@ -198,6 +244,46 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     assert len(blocks) > 5
     for answer in promised:
         assert answer in done.stdout, done.stdout
+
+
+TYPED = """
+curl -sf "$URL/api/v1/runs?wait=30s" -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\
+  -d '{"workflow": "hello", "input": "Ada"}'
+stepwell runs start hello --input '"Bob"'
+stepwell watch @last
+stepwell runs show @last --json
+stepwell runs steps @last --json
+curl -sfN "$URL/api/v1/runs/$(stepwell runs list --json | sed 's/.*"id":"\\([0-9a-f]*\\)".*/\\1/')/stream" \\
+  -H "Authorization: Bearer $TOKEN"
+stepwell workflows show hello
+stepwell doctor
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("A1", "C1", "D3")
+def test_the_example_of_the_readme_is_served_to_curl_and_to_the_command_line(tmp_path: Path) -> None:
+    readme = (PAGE.parents[1] / "README.md").read_text()
+    (tmp_path / "hello.py").write_text(re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0])
+    with running("dev", "hello.py", "--port", "0", folder=tmp_path) as (_, url):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", TYPED],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                **{"URL": url, "TOKEN": TOKEN, "STEPWELL_SERVER": url, "STEPWELL_API_KEY": TOKEN},
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert '"output":"hello Ada, good to see you again"' in done.stdout
+    assert done.stdout.count("hello Bob, good to see you again") >= 2
+    assert "event: end" in done.stdout
 
 
 @pytest.mark.slow

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from stepwell import Context, workflow
 from stepwell.server import stream
 from tests.engines import Engines, until
 from tests.server.served import BEARER, FLOWS, Served, code, messages, served
+from tests.server.test_serve import running
 
 
 async def seen(
@@ -217,3 +221,52 @@ async def test_fifty_subscribers_get_every_event_once(durable_engines: Engines) 
         expected = seqs(readers[0].result())
         assert expected == list(range(1, len(expected) + 1))
         assert all(seqs(reader.result()) == expected for reader in readers)
+
+
+@workflow
+async def counting(ctx: Context, count: int) -> int:
+    for _ in range(count):
+        await ctx.signal("word")
+    return count
+
+
+@pytest.mark.slow
+@pytest.mark.req("A3")
+async def test_memory_of_the_server_stays_flat_with_fifty_readers_that_never_read(
+    sqlite: Engines, tmp_path: Path
+) -> None:
+    """Buffered for each of them, the events would be a gigabyte."""
+    async with sqlite.new(counting) as engine:
+        with running("serve", "--database", str(sqlite.database), "--port", "0", folder=tmp_path) as (
+            process,
+            url,
+        ):
+            run = await engine.start("counting", 400)
+            host, port = "127.0.0.1", int(url.rpartition(":")[2])
+            request = f"GET /api/v1/runs/{run.id}/stream HTTP/1.1\r\nHost: localhost\r\n"
+            request += f"Authorization: {BEARER['Authorization']}\r\n\r\n"
+            writers = []
+            for _ in range(50):
+                reader, writer = await asyncio.open_connection(host, port, limit=1024)
+                writer.write(request.encode())
+                assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+                writers.append(writer)
+            before = resident(process.pid)
+            for number in range(400):
+                await run.signal("word", f"{number}" + "x" * 50_000)
+            await run.result(120)
+            async with httpx.AsyncClient(base_url=url, headers=BEARER, timeout=60) as client:
+                shown = await client.get(f"/api/v1/runs/{run.id}")
+            grown = resident(process.pid) - before
+            for writer in writers:
+                writer.transport.abort()
+
+    print(f"resident memory grew by {grown / 2**20:.0f} MiB")
+    assert shown.json()["status"] == "completed"
+    assert grown < 64 * 2**20
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024

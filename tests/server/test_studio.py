@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ from stepwell.server import studio
 from tests.engines import Engines
 from tests.server.served import served
 
+ROUTES = Path(__file__).parents[2] / "studio" / "src" / "routes.tsx"
 HTML = {"accept": "text/html,application/xhtml+xml"}
 INDEX = '<!doctype html><html><head><base href="/" /></head><body>Studio</body></html>'
 
@@ -33,7 +35,9 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.req("S1")
 async def test_every_address_of_studio_is_the_page(memory_engines: Engines, built: Path) -> None:
     async with served(memory_engines.client()) as client, httpx.AsyncClient(base_url=client.url) as browser:
-        for path in ("/", "/runs", "/runs/0192f0c1", "/workflows/order", "/approvals", "/settings/keys"):
+        drawn = re.findall(r'(?:page\(|path: )"(/[^"]*)"', ROUTES.read_text(encoding="utf-8"))
+        assert {"/", "/runs/$id", "/schedules", "/approve"} <= set(drawn)
+        for path in (re.sub(r"\$\w+", "0192f0c1", path) for path in drawn):
             answer = await browser.get(path, headers=HTML)
 
             assert answer.status_code == 200, path
@@ -44,7 +48,11 @@ async def test_every_address_of_studio_is_the_page(memory_engines: Engines, buil
             assert "unsafe" not in policy
             assert "frame-ancestors 'none'" in policy
         assert (await browser.get("/")).json()["name"] == "stepwell"
-        assert (await browser.get("/nothing", headers=HTML)).status_code == 404
+        mistyped = await browser.get("/no/such/page", headers=HTML)
+        assert (mistyped.status_code, "Studio</body>" in mistyped.text) == (404, True)
+        assert mistyped.headers["content-security-policy"] == studio.POLICY
+        assert (await browser.get("/no/such/page")).json()["code"] == "NOT_FOUND"
+        assert (await browser.get("/api/v1/nothing", headers=HTML)).json()["code"] == "NOT_FOUND"
         assert (await browser.get("/api/v1/nothing", headers=HTML)).json()["code"] == "NOT_FOUND"
 
 

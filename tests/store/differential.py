@@ -29,8 +29,8 @@ from stepwell.domain.commit import (
 )
 from stepwell.domain.events import StepCompleted, written
 from stepwell.domain.ids import RunId, WorkerId
-from stepwell.domain.rates import Full, RatedStart
-from stepwell.domain.search import WaitFilter, WaitRow, place_of
+from stepwell.domain.rates import Full, RatedStart, StoredRate
+from stepwell.domain.search import BucketFilter, WaitFilter, WaitRow, place_of
 from stepwell.store.base import Store
 from stepwell.testing.clock import FakeClock
 from tests.store.operations import EVENT_NAMES, NEEDS, QUEUES, WORKERS, Planner
@@ -175,6 +175,8 @@ class Differential(RuleBasedStateMachine):
         if self.ask("list_waits", lambda store: open_waits(store, waits)):
             self.saw("wait found")
         self.ask("count_runs", lambda store: listing(store.count_runs("default")))
+        buckets = BucketFilter(since=0.0, width=1e6, buckets=5000)
+        self.ask("count_buckets", lambda store: listing(store.count_buckets(buckets)))
 
     @rule(pick=picks)
     def limit(self, pick: int) -> None:
@@ -184,6 +186,16 @@ class Differential(RuleBasedStateMachine):
             self.ask("drop_limit", lambda store: store.drop_limit(limit.scope))
         else:
             self.ask("put_limit", lambda store: store.put_limit(limit))
+
+    @rule(pick=picks)
+    def start_rate(self, pick: int) -> None:
+        self._think(pick)
+        rate = StoredRate("user", 60.0 if self.plan.often(0.5) else 3600.0, 5, "ann")
+        if self.plan.often(0.4):
+            self.ask("drop_start_rate", lambda store: store.drop_start_rate(rate.per, rate.seconds))
+        else:
+            self.ask("put_start_rate", lambda store: store.put_start_rate(rate))
+        self.ask("read_start_rates", lambda store: listing(store.read_start_rates()))
 
     @rule(pick=picks, worker=workers)
     def claim(self, pick: int, worker: WorkerId) -> None:

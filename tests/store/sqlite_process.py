@@ -39,7 +39,7 @@ async def own(store: SqliteStore) -> None:
 
 async def listen(store: SqliteStore) -> None:
     """Say each hint that comes."""
-    store.listen(lambda: say("hint"))
+    store.listen(lambda text: say(text or "hint"))
     say("listens")
     await line()
 

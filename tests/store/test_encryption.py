@@ -15,7 +15,15 @@ from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import RunFilter
 from stepwell.domain.events import Fact
-from stepwell.errors import CodecMissing, KeyConflict, RunCancelled, RunFailed, SearchRefused, StoreUnusable
+from stepwell.errors import (
+    CodecMissing,
+    KeyConflict,
+    RecordExists,
+    RunCancelled,
+    RunFailed,
+    SearchRefused,
+    StoreUnusable,
+)
 from stepwell.store.base import Store
 from stepwell.store.encoded import PLAIN_KINDS
 from stepwell.store.memory import MemoryStore
@@ -356,3 +364,43 @@ async def _nothing(store: Store) -> None:
 
 async def _no_secret(*arguments: object) -> bytes:
     return b""
+
+
+@pytest.mark.req("K42", "N24")
+async def test_records_are_found_but_not_readable(engines: Engines) -> None:
+    async with engines.new(confide, below, codec=KEPT) as engine:
+        await engine.records.define("people", key="email", find=["city"])
+        record = await engine.records.create("people", {"email": "canary@x", "city": "canary-city", "n": 1})
+        await engine.records.update("people", record.id, {"n": 2, "note": "canary-note"}, version=1)
+
+        found = await engine.records.find("people", {"city": "canary-city"})
+        assert [each.data["n"] for each in found] == [2]
+        assert (await engine.records.get("people", key="canary@x")).id == record.id
+        with pytest.raises(RecordExists):
+            await engine.records.create("people", {"email": "canary@x"})
+        stored = await stored_bytes(engines)
+
+    assert b"canary" not in stored
+    assert record.id.encode() in stored
+
+
+@pytest.mark.req("K42", "N24")
+async def test_records_from_before_there_was_a_codec_are_still_found_and_unique(
+    durable_engines: Engines,
+) -> None:
+    async with durable_engines.new(confide, below) as engine:
+        await engine.records.define("people", key="email", find=["city"])
+        old = await engine.records.create("people", {"email": "a@x", "city": "Rome"})
+    async with durable_engines.new(confide, below, codec=KEPT) as engine:
+        with pytest.raises(RecordExists):
+            await engine.records.create("people", {"email": "a@x"})
+        new = await engine.records.create("people", {"email": "b@x", "city": "Rome"})
+
+        assert [each.id for each in await engine.records.find("people", {"city": "Rome"})] == [old.id, new.id]
+        assert (await engine.records.get("people", key="a@x")).id == old.id
+        changed = await engine.records.update("people", old.id, {"city": "canary-city"})
+        assert [each.id for each in await engine.records.find("people", {"city": "canary-city"})] == [old.id]
+        stored = await stored_bytes(durable_engines)
+
+    assert changed.version == 2
+    assert b"canary" not in stored

@@ -11,6 +11,8 @@ import pytest
 from stepwell import failpoints
 from stepwell.domain.ids import RunId
 from stepwell.domain.limits import Limit
+from stepwell.domain.records import RecordFilter
+from stepwell.domain.triggers.trigger import TriggerFilter
 from stepwell.errors import OutcomeUnknown, StoreUnavailable
 from stepwell.store.postgres.store import PostgresStore
 from stepwell.testing.clock import FakeClock
@@ -41,7 +43,12 @@ async def everything(scene: Scene) -> dict[str, Any]:
     state["draining"] = [row.draining for row in await scene.store.list_workers()]
     state["holds"] = list(await scene.store.list_holds("default"))
     state["credentials"] = list(await scene.store.list_credentials("default", "key"))
+    state["secrets"] = list(await scene.store.list_secrets("default"))
+    state["collections"] = list(await scene.store.list_collections("default"))
+    state["records"] = list(await scene.store.find_records(RecordFilter(collection="people")))
+    state["triggers"] = list(await scene.store.list_triggers(TriggerFilter(type="schedule")))
     state["limits"] = list(await scene.store.read_limits())
+    state["start rates"] = list(await scene.store.read_start_rates())
     state["event ticket"] = list(await scene.store.read_tickets(RunId(EVENT.id)))
     return state
 

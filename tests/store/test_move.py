@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,11 +17,12 @@ import pytest
 from stepwell import Engine, RunHandle
 from stepwell.domain.access import AuditEntry, Credential
 from stepwell.domain.status import Status
-from stepwell.errors import SettingsInvalid, StoreMoved, StoreUnavailable, StoreUnusable
-from stepwell.store.move import NOT_MOVED, RUN_TABLES, WHOLE_TABLES
+from stepwell.errors import RecordExists, SettingsInvalid, StoreMoved, StoreUnavailable, StoreUnusable
+from stepwell.store.move import LARGE_TABLES, NOT_MOVED, RUN_TABLES, WHOLE_TABLES
 from stepwell.store.open import move
 from stepwell.store.payloads import Encryption
 from stepwell.store.sqlite.store import SqliteStore
+from stepwell.testing.stores.secrets import stored
 from tests.engines import SETTINGS, until
 from tests.faults.moving_work import Order, double, function, graph
 
@@ -134,7 +136,7 @@ async def test_all_runs_continue_on_postgres_after_a_kill_in_the_middle(
 
     assert process.returncode == 0
     assert said[0] == "400 1200"
-    assert said[-1] == "moved 1200 200"
+    assert (json.loads(said[-1])["runs"], json.loads(said[-1])["unfinished"]) == (1200, 200)
     await refuses(lambda: opened(client_on(source)), "has moved to postgresql://")
     async with engine_on(postgres_url) as engine:
         for run_id, row in before.items():
@@ -159,10 +161,12 @@ async def test_definitions_limits_keys_audit_events_and_messages_are_carried(
     await fill(source, finished=3, unfinished=3)
     async with client_on(source) as engine:
         await engine.set_limit("workflow", "function", 2, by="ann")
+        await engine.set_start_rate("user", 1000, by="ann")
         await engine.disable("Order", by="bob", reason="too slow")
         await engine.emit("paid", {"n": 1}, key="a")
         key = Credential(id="k1", kind="key", name="ann", digest="d", scopes=("read",), roles=("größe",))
         await engine.store.put_credential(key)
+        await engine.store.put_secret(stored(hosts=("größe.example",)))
         entry: dict[str, Any] = {"at": 1.0, "workspace": "default", "by": "ann", "action": "x", "path": "/"}
         await engine.store.add_audit(
             [AuditEntry(id="a1", **entry, status=200, credential="k1", address="::1")]
@@ -183,9 +187,11 @@ async def facts(engine: Engine) -> Any:
     return (
         [definition.content for definition in await store.list_definitions("default")],
         await store.read_limits(),
+        await store.read_start_rates(),
         await store.list_switches("default"),
         await store.list_credentials("default", "key"),
         await store.list_audit("default"),
+        await store.list_secrets("default"),
     )
 
 
@@ -285,6 +291,32 @@ async def test_wrong_places_are_refused(tmp_path: Path, postgres_url: str) -> No
         await move(tmp_path / "none.db", postgres_url)  # nor did that make one
 
 
+@pytest.mark.req("N24")
+async def test_records_are_carried_with_what_they_are_found_by(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.store.move.ROWS_AT_ONCE", 3)
+    path = tmp_path / "app.db"
+    async with engine_on(path) as engine:
+        await engine.records.define("people", schema={"type": "object"}, key="name", find=["city"])
+        for number in range(8):
+            data = {"name": f"n{number}", "city": ("Rome", "Bonn")[number % 2]}
+            await engine.records.create("people", data)
+        before = list(await engine.records.find("people"))
+
+    await move(path, postgres_url)
+
+    async with client_on(postgres_url) as client:
+        info = await client.records.collection("people")
+        assert (info.records, info.key, info.find) == (8, "name", ("city",))
+        assert list(await client.records.find("people")) == before
+        rome = await client.records.find("people", {"city": "Rome"})
+        assert [record.data["name"] for record in rome] == ["n0", "n2", "n4", "n6"]
+        assert await client.records.get("people", key="n5") == before[5]
+        with pytest.raises(RecordExists):
+            await client.records.create("people", {"name": "n5"})
+
+
 async def test_every_table_is_moved_or_has_a_reason(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "app.db")
     await store.open()
@@ -295,4 +327,4 @@ async def test_every_table_is_moved_or_has_a_reason(tmp_path: Path) -> None:
 
     tables = {str(name) for (name,) in rows if not str(name).startswith("sqlite")}
 
-    assert tables - {"runs", *RUN_TABLES, *WHOLE_TABLES, *NOT_MOVED} == set()
+    assert tables - {"runs", *RUN_TABLES, *WHOLE_TABLES, *LARGE_TABLES, *NOT_MOVED} == set()

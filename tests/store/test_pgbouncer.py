@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -15,22 +14,8 @@ from stepwell.errors import StoreUnusable
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS
 from tests.engines import SETTINGS, Engines, suspended
 from tools.postgres import pooler
-from tools.postgres.binaries import say
 
 MANY = 12
-
-
-@pytest.fixture
-def pooled(postgres_url: str) -> Iterator[str]:
-    """Where there is no PgBouncer and none can be had, the same without one: then only poll_only is tried."""
-    address, port = urlsplit(postgres_url).hostname, urlsplit(postgres_url).port
-    program = pooler.find() if address == "127.0.0.1" else None
-    if program is None or port is None:
-        say("PgBouncer is not installed and cannot be: poll_only is tried without it")
-        yield f"{postgres_url}?poll_only=1"
-        return
-    with pooler.Pooler(program, port) as running:
-        yield f"{running.url(postgres_url)}?poll_only=1"
 
 
 @pytest.mark.req("K16")

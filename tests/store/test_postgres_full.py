@@ -167,7 +167,7 @@ async def test_hints_do_not_take_back_the_connection_that_work_needs(
         async with scene_of(narrow_url) as scene:
             store = scene.store
             assert isinstance(store, PostgresStore)
-            store.listen(lambda: None)
+            store.listen(lambda text: None)
             await until(lambda: store._wakeups._connection)
             await connection.execute(f"ALTER ROLE {role_of(narrow_url)} CONNECTION LIMIT 1")
             for slot in store.db.budget._slots:
@@ -187,7 +187,7 @@ async def test_hints_make_room_for_a_transactional_step(narrow_url: str, postgre
             claim = await scene.begun()
             while store.db.budget.give_up():
                 pass
-            store.listen(lambda: None)
+            store.listen(lambda text: None)
             await until(lambda: store._wakeups._connection)
 
             async with asyncio.timeout(SHARE_SECONDS):
@@ -224,7 +224,7 @@ async def test_the_hint_for_a_full_server_counts_right(narrow_url: str, postgres
     async with server(postgres_url) as connection, scene_of(postgres_url) as scene:
         store = scene.store
         assert isinstance(store, PostgresStore)
-        store.listen(lambda: None)
+        store.listen(lambda text: None)
         slots = [(kind, await kind.take()) for kind in store._every_slots for _ in range(kind.count)]
         for _, slot in slots:
             await slot.connection()

@@ -40,6 +40,11 @@ async def scene_of(url: str) -> AsyncIterator[Scene]:
         await store.close()
 
 
+def at_work(event: asyncio.Event) -> Callable[[str], None]:
+    """Set the event at a hint that there is something to do."""
+    return lambda text: None if text else event.set()
+
+
 def through_proxy(url: str, story: Callable[[Scene, Proxy], Awaitable[None]]) -> None:
     async def whole() -> None:
         async with Proxy(url) as proxy, scene_of(proxy.url) as scene:
@@ -293,7 +298,7 @@ def test_a_store_whose_loop_was_closed_is_opened_in_the_next(postgres_url: str) 
     async def story() -> None:
         heard = asyncio.Event()
         await store.open()
-        stop = store.listen(heard.set)
+        stop = store.listen(at_work(heard))
         async with asyncio.timeout(10):
             await heard.wait()  # it listens
         assert await store.read_run(RunId("none")) is None
@@ -383,8 +388,8 @@ def test_hint_reaches_other_processes_and_not_oneself(postgres_url: str) -> None
     async def story() -> None:
         async with scene_of(postgres_url) as here, scene_of(postgres_url) as there:
             heard_there, heard_here = asyncio.Event(), asyncio.Event()
-            there.store.listen(heard_there.set)
-            here.store.listen(heard_here.set)
+            there.store.listen(at_work(heard_there))
+            here.store.listen(at_work(heard_here))
             async with asyncio.timeout(10):  # both are notified once when they begin to listen
                 await heard_there.wait()
                 await heard_here.wait()
@@ -405,7 +410,7 @@ def test_hint_reaches_other_processes_and_not_oneself(postgres_url: str) -> None
 def test_listener_connects_again_by_itself(postgres_url: str) -> None:
     async def story(scene: Scene, proxy: Proxy) -> None:
         heard = asyncio.Event()
-        scene.store.listen(heard.set)
+        scene.store.listen(at_work(heard))
         async with asyncio.timeout(10):
             await heard.wait()
         heard.clear()
@@ -434,6 +439,7 @@ READS: dict[str, Callable[[PostgresStore], Awaitable[Any]]] = {
     "read_definition": lambda store: store.read_definition("default", "x"),
     "list_definitions": lambda store: store.list_definitions("default"),
     "read_limits": lambda store: store.read_limits(),
+    "read_start_rates": lambda store: store.read_start_rates(),
     "read_schema": lambda store: store.read_schema(),
     "read_queues": lambda store: store.read_queues("", now=0.0),
     "read_lanes": lambda store: store.read_lanes(),

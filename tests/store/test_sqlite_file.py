@@ -7,7 +7,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -16,7 +16,7 @@ import pytest
 from stepwell.errors import StoreUnusable
 from stepwell.store import queries
 from stepwell.store.sqlite import database_file
-from stepwell.store.sqlite.session import QUERIES
+from stepwell.store.sqlite.session import QUERIES, Session
 from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.scene import Scene
@@ -268,3 +268,28 @@ def test_views_show_text_and_readable_times(views: apsw.Connection) -> None:
     assert accepted[0] == "accepted"
     assert stamp.fullmatch(str(accepted[1]))
     assert str(accepted[2]).startswith('{"workflow"')
+
+
+@pytest.mark.parametrize("open_connection", [database_file.open_writer, database_file.open_reader])
+def test_a_statement_is_prepared_once_whatever_its_values_are(
+    path: str, open_connection: Callable[[str], apsw.Connection]
+) -> None:
+    """SQLite asks its authorizer whenever it prepares; a plan that depends on values is made at each use."""
+    opened(path)
+    connection = open_connection(path)
+    session = Session(connection)
+    prepared: list[int] = []
+
+    def note(action: int, *_: object) -> int:
+        prepared.append(action)
+        return apsw.SQLITE_OK
+
+    connection.authorizer = note
+    session.row("read_definition", "default", "first", "")
+    assert prepared
+    prepared.clear()
+
+    session.row("read_definition", "default", "second", "2")
+
+    assert not prepared
+    connection.close()

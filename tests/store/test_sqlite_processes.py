@@ -177,7 +177,7 @@ def test_a_hint_reaches_the_other_process(path: str, begin: Begin) -> None:
 def test_a_hint_of_another_process_calls_back_in_the_loop(path: str, begin: Begin) -> None:
     async def test(scene: Scene, store: SqliteStore) -> None:
         came = asyncio.Event()
-        stop = store.listen(came.set)
+        stop = store.listen(lambda text: came.set())
         other = begin("hint")
         assert await asyncio.to_thread(heard, other) == "ready"
 
@@ -218,7 +218,7 @@ def test_paths_too_long_for_a_socket_work(tmp_path: Path) -> None:
         await one.open()
         await two.open()
         came = asyncio.Event()
-        two.listen(came.set)
+        two.listen(lambda text: came.set())
 
         one.hint()
         await asyncio.wait_for(came.wait(), 5.0)

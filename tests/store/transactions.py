@@ -23,16 +23,22 @@ from stepwell.domain.events import StepScheduled, written
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.limits import Limit
 from stepwell.domain.messages import EndNotice, step_ended
-from stepwell.domain.rates import RatedStart, Window
+from stepwell.domain.rates import RatedStart, StoredRate, Window
+from stepwell.domain.records import RecordPlace, creating
 from stepwell.domain.scope_holds import ScopeHold
+from stepwell.domain.triggers.trigger import Firing
 from stepwell.testing.store_suite import Scene
 from stepwell.testing.stores.access import credential
+from stepwell.testing.stores.records import people
 from stepwell.testing.stores.scene import LEASE_SECONDS, NEEDS, QUEUE
+from stepwell.testing.stores.secrets import stored
 from stepwell.testing.stores.transactions import transact
+from stepwell.testing.stores.triggers import ORDER, runs_of, schedule
 
 Call = Callable[[], Awaitable[Any]]
 EVENT = PublishedEvent("e1", "paid", "", b"1", 0.0)
 LIMIT = Limit(kind="queue", name=QUEUE, limit=3)
+RATE = StoredRate("user", 60.0, 5, "ann")
 
 
 async def start(scene: Scene) -> Call:
@@ -54,9 +60,44 @@ async def switch(scene: Scene) -> Call:
     return lambda: scene.store.switch(row)
 
 
+async def put_trigger(scene: Scene) -> Call:
+    row = schedule(scene)
+    return lambda: scene.store.put_trigger(row, expected=0)
+
+
+async def drop_trigger(scene: Scene) -> Call:
+    await scene.store.put_trigger(schedule(scene), expected=0)
+    return lambda: scene.store.drop_trigger("default", "schedule", "nightly")
+
+
+async def fire_due(scene: Scene) -> Call:
+    await scene.store.put_definitions([ORDER])
+    await scene.store.put_trigger(schedule(scene), expected=0)
+    scene.clock.advance(60.0)
+    return lambda: scene.store.fire_due(runs_of(scene).fire)
+
+
+async def advance_trigger(scene: Scene) -> Call:
+    await scene.store.put_definitions([ORDER])
+    row = schedule(scene)
+    await scene.store.put_trigger(row, expected=0)
+    run = runs_of(scene).run(row, ORDER, scene.clock(), run_id=RunId("a" * 32), key="k")
+    firing = Firing(row, [run], None, 7.0, b'{"started":1}', run.id)
+    return lambda: scene.store.advance_trigger(firing, before=row.state)
+
+
 async def drop_limit(scene: Scene) -> Call:
     await scene.store.put_limit(LIMIT)
     return lambda: scene.store.drop_limit(LIMIT.scope)
+
+
+async def put_start_rate(scene: Scene) -> Call:
+    return lambda: scene.store.put_start_rate(RATE)
+
+
+async def drop_start_rate(scene: Scene) -> Call:
+    await scene.store.put_start_rate(RATE)
+    return lambda: scene.store.drop_start_rate(RATE.per, RATE.seconds)
 
 
 async def claim(scene: Scene) -> Call:
@@ -194,6 +235,20 @@ async def access(scene: Scene) -> Call:
     return lambda: scene.store.put_credential(credential())
 
 
+async def put_secret(scene: Scene) -> Call:
+    return lambda: scene.store.put_secret(stored())
+
+
+async def put_collection(scene: Scene) -> Call:
+    return lambda: scene.store.put_collection(people(), expected=0)
+
+
+async def change_record(scene: Scene) -> Call:
+    await scene.store.put_collection(people(), expected=0)
+    place = RecordPlace("create", "default", "people", "r1")
+    return lambda: scene.store.change_record(place, creating("r1", b'{"email":"a@x"}'))
+
+
 async def restore(scene: Scene) -> Call:
     run_id = await scene.suspended()
     copies = await scene.store.read_tree(run_id)
@@ -235,9 +290,18 @@ TRANSACTIONS: dict[str, Callable[[Scene], Awaitable[Call]]] = {
     "reap": reap,
     "define": define,
     "access": access,
+    "secrets": put_secret,
+    "collections": put_collection,
+    "records": change_record,
     "switch": switch,
     "put_limit": put_limit,
     "drop_limit": drop_limit,
+    "put_start_rate": put_start_rate,
+    "drop_start_rate": drop_start_rate,
+    "put_trigger": put_trigger,
+    "drop_trigger": drop_trigger,
+    "fire_due": fire_due,
+    "advance_trigger": advance_trigger,
     "restore": restore,
     "remove": remove,
     "purge": purge,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from stepwell import RunHandle
+from stepwell.domain.trace import TraceEntry
+
 
 def a(id: str, type: str = "task", parent: str = "", **data: Any) -> dict[str, Any]:
     """A node; a task writes its output under its own name in small letters."""
@@ -33,3 +36,8 @@ START = a("S", "start")
 def task(dur: int = 0, **line: Any) -> list[dict[str, Any]]:
     """What a scripted task does, in one attempt."""
     return [{"dur": dur, **line}]
+
+
+async def traced(run: RunHandle[Any]) -> dict[str, TraceEntry]:
+    """What a graph run did, by the place of each node: `T/Q`."""
+    return {entry.path.removeprefix("0/"): entry for entry in await run.trace()}

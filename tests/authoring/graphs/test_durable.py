@@ -34,7 +34,7 @@ from stepwell.errors import (
     StepNotFound,
 )
 from stepwell.testing import VirtualEngine, crash_everywhere
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import Engines, all_events, crash, suspended
 
 
@@ -136,7 +136,7 @@ async def test_a_node_on_a_queue_is_executed_by_another_worker(durable_engines: 
         assert await run.result(timeout=20) == {"a": 7}
         kinds = [event.kind for event in await all_events(run)]
         assert "step_scheduled" in kinds
-        told = (await owner.trace(run)).by_path()
+        told = await traced(run)
         assert owner.worker is not None
         assert far.worker is not None
         assert (told["A"].worker, told["Z"].worker) == (far.worker.id, owner.worker.id)
@@ -160,7 +160,7 @@ async def test_a_mistake_of_the_author_is_not_tried_again_on_another_worker(dura
             await run.result(timeout=20)
         assert tries == [1]
         assert far.worker is not None
-        assert (await owner.trace(run)).by_path()["A"].worker == far.worker.id
+        assert (await traced(run))["A"].worker == far.worker.id
 
 
 @pytest.mark.req("G17", "K9")

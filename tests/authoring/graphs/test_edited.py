@@ -13,7 +13,7 @@ from stepwell import Context, Engine, RunHandle, node, step, workflow
 from stepwell.authoring.graphs.workflow import graph
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled, RunTimedOut
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import SETTINGS, Engines, kinds, reaches, suspended, ticket, until
 
 SOON = replace(SETTINGS, reap_seconds=0.05)
@@ -80,7 +80,7 @@ async def test_a_run_goes_on_from_the_graph_it_began_with(engines: Engines, edit
         await run.decide("approved")
 
         assert await run.result("40s") == {"answer": 1}
-        assert (await engine.trace(run)).by_path()["H"].status == "completed"
+        assert (await traced(run))["H"].status == "completed"
 
 
 @pytest.mark.req("K37")

@@ -10,7 +10,7 @@ import pytest
 from stepwell import Retry, RunFailed, node
 from stepwell.domain.status import Status
 from stepwell.errors import RunCancelled
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import Engines, crash, suspended, until
 
 
@@ -55,7 +55,7 @@ async def test_a_cancelled_run_cleans_up_after_a_crash_too(engines: Engines) -> 
         with pytest.raises(RunCancelled):
             await engine.handle(run.id).result(timeout=60)
         assert room.seen[-1] == "L"
-        told = (await engine.trace(run.id)).by_path()
+        told = await traced(engine.handle(run.id))
         assert [told[path].status for path in ("T", "T/Q", "T/K", "T/L")] == [
             *("cancelled", "cancelled", "completed", "completed")
         ]
@@ -81,7 +81,7 @@ async def test_a_run_that_cleaned_up_and_failed_is_retried(engines: Engines) -> 
         assert await run.result(timeout=60) == {}
         assert sorted(room.seen) == ["A", "B", "K"]
         assert await run.status() is Status.COMPLETED
-        assert (await engine.trace(run)).by_path()["T"].status == "completed"
+        assert (await traced(run))["T"].status == "completed"
 
 
 @pytest.mark.req("N16", "K26")

@@ -8,7 +8,7 @@ import pytest
 
 from stepwell import NodeResult, Retry, RunHandle, node
 from stepwell.errors import InvalidInput, StepNotFound
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import Engines, all_events, suspended, until
 
 _END = a("Z", "end", output={"h": "{{ctx.h.response}}", "w": "{{default(ctx?.w, 0)}}"})
@@ -46,7 +46,7 @@ async def test_a_decision_and_an_event_are_edited_in_a_fork(engines: Engines) ->
         assert await denied.result(timeout=60) == {"h": "denied", "w": 0}
         same = await engine.fork(run, at=last)
         assert await same.result(timeout=60) == {"h": "approved", "w": {"n": 1}}
-        assert (await engine.trace(same)).by_path()["W"].output == {"n": 1}
+        assert (await traced(same))["W"].output == {"n": 1}
 
 
 @pytest.mark.req("K26", "G9")

@@ -80,7 +80,7 @@ def test_a_loop_whose_body_cannot_be_told_from_the_rest_is_refused(edges: str, w
 
 @pytest.mark.req("N1")
 def test_trigger_nodes_become_triggers_and_lead_from_the_start() -> None:
-    hook = a("hook", "webhook", path="refunds", auth="bearer")
+    hook = a("hook", "webhook", path="refunds", auth="bearer", credential="shop")
     nightly = a("nightly", "scheduled", cron="0 2 * * *", timezone="Europe/Berlin")
     body = chart([hook, nightly, a("A"), a("Z", "end")], "hook>A nightly>A A>Z")
 

@@ -11,7 +11,7 @@ from stepwell import Context, Engine, InvalidGraph, RunFailed, failpoints, workf
 from stepwell.authoring.graphs.format.diff import diff
 from stepwell.domain.commit import WorkerInfo
 from stepwell.errors import Conflict, StepwellError, UnknownWorkflow
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import Engines, suspended
 
 
@@ -163,7 +163,7 @@ async def test_a_workflow_that_nobody_knows_fails_the_node(memory_engines: Engin
 
         with pytest.raises(RunFailed, match="there is no workflow 'saved' version 7"):
             await run.result(timeout=60)
-        assert (await engine.trace(run)).by_path()["W"].status == "failed"
+        assert (await traced(run))["W"].status == "failed"
 
 
 @pytest.mark.req("N22", "K18")

@@ -23,7 +23,7 @@ from stepwell.testing.graphs.cases import Case, Script
 from stepwell.testing.graphs.runner import _SETTINGS, _Play
 from stepwell.testing.graphs.task import registry
 from stepwell.testing.graphs.virtual import Patient, VirtualClock, run_virtually
-from tests.authoring.graphs.graphs import START, a, chart
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.authoring.graphs.test_cases import CASES
 from tests.engines import Engines, all_events
 
@@ -128,7 +128,7 @@ async def test_a_node_is_done_again_also_when_a_node_without_an_answer_fails_els
         with pytest.raises(RunFailed, match="missing"):
             await again.result(timeout=60)
         assert tells.done == ["A", "A"]
-        assert (await engine.trace(again)).by_path()["A"].status == "completed"
+        assert (await traced(again))["A"].status == "completed"
 
 
 @pytest.mark.req("K26", "N17")

@@ -27,6 +27,7 @@ from stepwell.authoring.graphs.run.state import (
     NodeRun,
     NodeStatus,
     ScopeRun,
+    new_node_run,
 )
 from stepwell.authoring.graphs.run.variables import Variables
 from stepwell.testing.graphs.task import registry
@@ -48,7 +49,7 @@ def node_run(node: str, nodes: list[Any], edges: str) -> NodeRun:
     plan, problems = PlanBuilder(registry()).examine(chart([START, *nodes], edges))
     assert plan is not None, problems
     root = ScopeRun(plan.root, "", NOTHING)
-    return NodeRun(plan.root.by_id[node], root, NOTHING, 1)
+    return new_node_run(plan.root.by_id[node], root, NOTHING, 1)
 
 
 @pytest.mark.req("N9")
@@ -105,7 +106,7 @@ def fired(**data: Any) -> JoinResult:
         "S>F F>A F>B A>J B>J",
     )
     for value, edge in enumerate(join.node.ins, 1):
-        source = NodeRun(join.scope.plan.nodes[edge.source], join.scope, NOTHING, value)
+        source = new_node_run(join.scope.plan.nodes[edge.source], join.scope, NOTHING, value)
         source.after = NOTHING.written(value, "x", value, None)
         join.scope.node_runs[edge.source] = source
         join.scope.live.setdefault(join.node.index, []).append(edge)
@@ -156,7 +157,8 @@ def test_a_loop_opens_its_iterations_and_gives_their_results() -> None:
 @pytest.mark.req("N17")
 def test_a_retry_container_backs_off_until_its_last_attempt() -> None:
     retry = node_run("R", [a("R", "retry", maxAttempts=2, delayMs=50), a("A", parent="R")], "S>R")
-    containers, failure = Containers(EVALUATOR), Failure("E", "failed", "A", "R#1/A")
+    containers = Containers(EVALUATOR, lambda path: False)
+    failure = Failure("E", "failed", "A", "R#1/A")
     (body,) = containers.start(retry)
     assert isinstance(body, ScopeRun)
 

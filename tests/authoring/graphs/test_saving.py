@@ -8,10 +8,10 @@ import pytest
 
 from stepwell import Context, InvalidGraph, StepContext, node, step, workflow
 from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
-from stepwell.authoring.graphs.format.cron import cron_fault
 from stepwell.authoring.graphs.workflow import GraphTools
 from stepwell.domain.commit import Definition
-from tests.authoring.graphs.graphs import START, a, chart
+from stepwell.domain.triggers.cron import cron_fault
+from tests.authoring.graphs.graphs import START, a, chart, traced
 from tests.engines import Engines
 
 
@@ -86,7 +86,7 @@ def test_a_join_mode_of_a_node_that_has_none_is_told(where: str, type: str) -> N
 def test_an_invalid_cron_is_told(cron: str) -> None:
     body = {**plain(), "triggers": [{"id": "nightly", "type": "schedule", "cron": cron}]}
 
-    assert problems(body) == [("CRON", "", "triggers.nightly.cron")]
+    assert problems(body) == [("CRON", "nightly", "triggers.nightly.cron")]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_schedule_without_a_cron_or_in_an_unknown_time_zone_is_told() -> None:
 
     found = problems({**plain(), "triggers": [missing, lost]})
 
-    assert found == [("CRON", "", "triggers.m.cron"), ("TIMEZONE", "", "triggers.z.timezone")]
+    assert found == [("CRON", "m", "triggers.m.cron"), ("TIMEZONE", "z", "triggers.z.timezone")]
 
 
 @pytest.mark.req("K37", "G18")
@@ -123,4 +123,4 @@ async def test_a_graph_that_was_saved_before_is_run_as_it_is(engines: Engines) -
         run = await engine.library.start("plain", {})
 
         assert await run.result(timeout=60) == {}
-        assert (await engine.trace(run)).by_path()["A"].status == "completed"
+        assert (await traced(run))["A"].status == "completed"

@@ -55,9 +55,7 @@ def test_work_that_may_take_longer_than_its_run_is_told() -> None:
 
 
 @pytest.mark.req("G2", "BI-G26")
-@pytest.mark.parametrize(
-    "source", ["env.HOME", "secrets.x", "input.x", "loop.item", "branches", "ctx.x + xtc.y"]
-)
+@pytest.mark.parametrize("source", ["env.HOME", "input.x", "loop.item", "branches", "ctx.x + xtc.y"])
 def test_a_name_that_nothing_has_is_told(source: str) -> None:
     text = a("A", "set", values={"x": [f"{{{{{source}}}}}"]})
 

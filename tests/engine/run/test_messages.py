@@ -182,6 +182,26 @@ async def test_second_decision_gets_a_conflict_and_never_answers_the_next_wait(e
         assert await run.result() == ["ana", "eve"]
 
 
+async def test_who_comes_too_late_is_told_who_decided_even_after_the_end(engines: Engines) -> None:
+    @workflow
+    async def once(ctx: Context) -> bool:
+        return bool(await ctx.approval(bool, title="Ship it?"))
+
+    async with engines.new(once) as engine:
+        run = await engine.start(once)
+        await suspended(run)
+        [question] = await run.waits()
+        await run.decide(False, path=question.path, by="ana")
+        assert await run.result() is False
+
+        with pytest.raises(AlreadyDecided, match="ana decided at 20") as caught:
+            await run.decide(True, path=question.path, by="bob")
+        assert caught.value.context["decided_by"] == "ana"
+        assert caught.value.context["decision"] == "denied"
+        with pytest.raises(RunEnded):
+            await run.decide(True, by="bob")
+
+
 @pytest.mark.req("K15")
 async def test_of_many_decisions_at_once_exactly_one_counts(engines: Engines) -> None:
     @workflow

@@ -289,7 +289,9 @@ async def test_a_start_that_is_cancelled_before_it_is_sent_holds_up_nobody(engin
         assert engine.worker is not None
         roster = engine.worker.roster
         caller = asyncio.ensure_future(engine.start(doubles, 1, key="k"))
-        for _ in range(100):  # turns of the loop, until it waits to be sent
+        for _ in range(
+            1_000_000
+        ):  # turns of the loop, until it waits to be sent; it reads from the store before
             if roster.starting:
                 break
             await asyncio.sleep(0)

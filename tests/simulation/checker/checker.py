@@ -1,6 +1,6 @@
 """Checker: reads histories and the ledger, nothing else, and reports which promises were broken.
 
-The rules are I1 to I18 of docs/internals/reliability.md. It serves the simulator and the tests that kill real
+The rules are I1 to I19 of docs/internals/reliability.md. It serves the simulator and the tests that kill real
 processes alike; `check(evidence)` returns the violations.
 """
 
@@ -16,6 +16,7 @@ from tests.simulation.checker.effects import effects
 from tests.simulation.checker.evidence import Evidence, History, Violation, Wanted
 from tests.simulation.checker.machines import looks, machines, undoing
 from tests.simulation.checker.messages import messages
+from tests.simulation.checker.operators import operators
 
 ENDINGS = frozenset({"completed", "failed", "cancelled", "timed_out"})
 SETTLED = frozenset({"step_completed", "step_failed"})
@@ -33,6 +34,7 @@ def check(evidence: Evidence) -> list[Violation]:
     violations.extend(messages(evidence))
     violations.extend(changes(evidence))
     violations.extend(effects(evidence))
+    violations.extend(operators(evidence))
     violations.extend(looks(evidence))
     violations.extend(Violation("I18", "", f"left over: {text}") for text in evidence.leftovers)
     violations.extend(Violation("I17", "", f"refused after healing: {text}") for text in evidence.refused)
@@ -126,7 +128,7 @@ def ownership(history: History, *, claims_late: bool = False) -> Iterator[Violat
                 )
             lost.add(lease)
             owner = ""
-        elif entry.kind in ("retried", "accepted", "cancelled"):
+        elif entry.kind in ("retried", "accepted", "cancelled", "held", "released"):
             continue
         elif not owner:
             yield Violation("I7", history.run, f"event {entry.seq} {entry.kind} has no owner")
@@ -140,7 +142,9 @@ def finals(history: History) -> Iterator[Violation]:
     lost: list[str] = []  # failed or withdrawn since the last transition
     children: set[str] = set()  # not ended: a failure cancels them, and a retry starts them again
     for entry in history.entries:
-        if entry.kind in SETTLED:
+        if entry.data.get("skipped"):
+            done[entry.path] = entry.seq  # by a person: no attempt of its own
+        elif entry.kind in SETTLED:
             if entry.path in done:
                 text = f"{entry.path} was settled at {done[entry.path]} and again at {entry.seq}"
                 yield Violation("I2", history.run, text)

@@ -29,8 +29,10 @@ def _leases(history: History, executions: list[Execution]) -> Iterator[Violation
     """I4: every execution has a lease that the log knows; no attempt ran twice under one lease."""
     leases = {e.data["lease"] for e in history.entries if e.kind in ("claimed", "lease_lost")}
     seen: set[tuple[str, int, str]] = set()
+    # An owner whose run was ended by force may have begun, and never written so.
+    forced = history.entries[-1].data.get("forced", False)
     for x in executions:
-        if x.lease not in leases:
+        if x.lease not in leases and not forced:
             yield Violation("I4", history.run, f"{x.path} ran under lease {x.lease[:8]}, unknown to the log")
         if (x.path, x.attempt, x.lease) in seen:
             yield Violation("I3", history.run, f"{x.path} attempt {x.attempt} ran twice under one lease")
@@ -59,7 +61,7 @@ def _repeats(
     facts: dict[str, int] = defaultdict(int)
     final: set[str] = set()
     for entry in history.entries:
-        if entry.kind in ("step_completed", "step_failed"):
+        if entry.kind in ("step_completed", "step_failed") and not entry.data.get("skipped"):
             facts[entry.path] += 1
             if entry.kind == "step_completed" or entry.data.get("retry_in") is None:
                 final.add(entry.path)

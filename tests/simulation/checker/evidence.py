@@ -98,6 +98,14 @@ class Sent(NamedTuple):
     name: str
 
 
+class Operated(NamedTuple):
+    """What was acknowledged to an operator: `held`, `forced` or `set`, with the key of its message."""
+
+    run: str
+    what: str
+    key: str = ""
+
+
 class Seen(NamedTuple):
     """A machine as a reader saw it: the number of a checkpoint, with its place, state and documents."""
 
@@ -133,6 +141,7 @@ class Evidence:
     wanted: dict[str, Wanted] = field(default_factory=dict)
     signals: Sequence[Sent] = ()
     decisions: Sequence[Sent] = ()  # acknowledged ones, of runs whose code changes
+    operated: Sequence[Operated] = ()
     emitted: Sequence[Emitted] = ()
     seen: dict[str, list[str]] = field(default_factory=dict)  # run -> statuses as they were read
     looks: Sequence[Seen] = ()

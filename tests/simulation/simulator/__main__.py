@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tests.simulation.simulator.change_mutants import CHANGE_MUTANTS
 from tests.simulation.simulator.machine_mutants import MACHINE_MUTANTS
 from tests.simulation.simulator.mutants import MUTANTS, hunt
+from tests.simulation.simulator.operator_mutants import OPERATOR_MUTANTS
 from tests.simulation.simulator.shapes import Shape
 from tests.simulation.simulator.sweep import WORLDS, sweep
 from tests.simulation.simulator.world import simulate
@@ -23,8 +24,10 @@ def main() -> int:
     parser.add_argument("--mutants", action="store_true", help="plant each bug and hunt it")
     parser.add_argument("--changes", action="store_true", help="code that changes under live runs instead")
     parser.add_argument("--machines", action="store_true", help="machines and sagas instead of functions")
+    parser.add_argument("--operators", action="store_true", help="what operators do instead")
     options = parser.parse_args()
-    world = "changes" if options.changes else "machines" if options.machines else "functions"
+    chosen = [name for name in ("changes", "machines", "operators") if getattr(options, name)]
+    world = chosen[0] if chosen else "functions"
     if options.seed is not None:
         return _one(options.seed, WORLDS[world], verbose=options.verbose)
     if options.mutants:
@@ -51,15 +54,14 @@ def _one(seed: int, shapes: Sequence[Shape], *, verbose: bool) -> int:
 
 
 def _mutants() -> int:
-    caught = 0
-    for mutant in (*MUTANTS, *MACHINE_MUTANTS, *CHANGE_MUTANTS):
+    caught, every = 0, (*MUTANTS, *MACHINE_MUTANTS, *CHANGE_MUTANTS, *OPERATOR_MUTANTS)
+    for mutant in every:
         report = hunt(mutant)
         caught += report is not None
         verdict = f"seed {report.seed}: {report.violations[0]}" if report else "SURVIVED"
         print(f"{mutant.name:16} {verdict}")
-    planted = len(MUTANTS) + len(MACHINE_MUTANTS) + len(CHANGE_MUTANTS)
-    print(f"mutants caught {caught}/{planted}")
-    return 0 if caught == planted else 1
+    print(f"mutants caught {caught}/{len(every)}")
+    return 0 if caught == len(every) else 1
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from stepwell.domain.documents import Documents
 from stepwell.domain.state import fold
 from stepwell.domain.status import Status
 from stepwell.errors import AlreadyDecided, Conflict, NotRetryable, RunEnded, StoreError, WrongPlace
-from tests.simulation.checker.evidence import Seen, Sent, Wanted
-from tests.simulation.simulator import changes
+from tests.simulation.checker.evidence import Operated, Seen, Sent, Wanted
+from tests.simulation.simulator import changes, operators
 from tests.simulation.simulator.shapes import Shape
 
 T = TypeVar("T")
@@ -42,6 +42,7 @@ class SimulatedClients:
         self.wanted: dict[str, Wanted] = {}
         self.signals: list[Sent] = []
         self.decisions: list[Sent] = []
+        self.operated: list[Operated] = []
         self.seen: dict[str, list[str]] = {}
         self.looks: list[Seen] = []
         self.operations = 0
@@ -207,6 +208,18 @@ class SimulatedClients:
 
     async def _decides(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
         await changes.decide(self, handle, plan)
+
+    async def _holds(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await operators.hold(self, handle, plan)
+
+    async def _forces(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await operators.force(self, handle, plan)
+
+    async def _skips(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await operators.skip(self, handle, plan)
+
+    async def _sets_variables(self, handle: RunHandle[Any], plan: dict[str, Any]) -> None:
+        await operators.set_variables(self, handle, plan)
 
     async def _questions_answered(self, handle: RunHandle[Any]) -> int:
         rows = await self._surely(lambda: self._client.store.read_log(handle.id))

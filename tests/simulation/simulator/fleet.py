@@ -16,6 +16,7 @@ from tests.simulation.simulator.loop import Process, SimLoop
 from tests.simulation.simulator.machines import MACHINES
 from tests.simulation.simulator.names import SeededIds, SkewedClock
 from tests.simulation.simulator.network import Network, faulty_store
+from tests.simulation.simulator.operators import OPERATED
 from tests.simulation.simulator.plan import WORKERS, Plan
 from tests.simulation.simulator.workflows import FAR, REMOTE_STEPS, WORKFLOWS
 
@@ -64,7 +65,7 @@ class Fleet:
         while True:
             engine = Engine(
                 store,
-                workflows=(*WORKFLOWS, *CONTESTS, *LISTENERS, *MACHINES, RELEASES[host.release]),
+                workflows=(*WORKFLOWS, *CONTESTS, *LISTENERS, *MACHINES, *OPERATED, RELEASES[host.release]),
                 steps=REMOTE_STEPS,
                 queues=_QUEUES[host.number],
                 settings=replace(plan.settings, slots=plan.slots[host.number]),

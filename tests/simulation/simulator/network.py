@@ -31,11 +31,13 @@ _READS = frozenset(
         "list_definitions",
         "list_others",
         "list_runs",
+        "list_triggers",
         "list_workers",
         "now",
         "read_codec_check",
         "read_lanes",
         "read_limits",
+        "read_start_rates",
         "read_queues",
         "published",
         "read_definition",
@@ -46,9 +48,18 @@ _READS = frozenset(
         "read_schema",
         "read_tickets",
         "read_tree",
+        "read_trigger",
     }
 )
-_NOT_REPEATED = _READS | {"retry", "transact", "put_definitions", "drop_definitions", "drop_limit", "remove"}
+_NOT_REPEATED = _READS | {
+    "retry",
+    "transact",
+    "put_definitions",
+    "drop_definitions",
+    "drop_limit",
+    "drop_start_rate",
+    "remove",
+}
 _NOT_TWICE = _NOT_REPEATED | {"claim"}  # a later copy would be a new claim with old leases
 # Losing one of these may cost a worker its lease, or a run its owner, and with it a repeated effect.
 _COSTLY = frozenset({"heartbeat", "register", "transact"})
@@ -72,7 +83,7 @@ class Network:
         self.lines: list[str] | None = [] if verbose else None
         self._rng = random.Random(f"network/{plan.seed}")
         self._digest = hashlib.blake2b(digest_size=16)
-        self._listeners: dict[int, tuple[Process, Callable[[], None]]] = {}
+        self._listeners: dict[int, tuple[Process, Callable[[str], None]]] = {}
         self._next = 0
 
     def trace(self, process: Process, text: str) -> None:
@@ -137,16 +148,16 @@ class Network:
         self.trace(self.process, f"{verb} executed again or late")
         await getattr(self.store, verb)(*args, **kwargs)
 
-    def listen(self, process: Process, callback: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, process: Process, callback: Callable[[str], None]) -> Callable[[], None]:
         self._next += 1
         number = self._next
         self._listeners[number] = (process, callback)
         return lambda: self._listeners.pop(number, None) and None
 
-    def hint(self, sender: Process) -> None:
+    def hint(self, sender: Process, text: str) -> None:
         for process, callback in list(self._listeners.values()):
             if process is not sender and not process.dead and not self.draw(self.chances.hint_lost):
-                self.loop.later_in(process, self.delay("hint"), callback)
+                self.loop.later_in(process, self.delay("hint"), partial(callback, text))
 
 
 class FaultyStore:
@@ -200,11 +211,14 @@ class FaultyStore:
             raise AttributeError(verb)
         return partial(self._ask, verb)
 
-    def listen(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[str], None]) -> Callable[[], None]:
         return self._network.listen(self._process, callback)
 
-    def hint(self) -> None:
-        self._network.hint(self._process)
+    def hint(self, text: str = "") -> None:
+        self._network.hint(self._process, text)
+
+    def hears(self) -> bool:
+        return True
 
     async def open(self, *, encoded: bool = False) -> None:
         pass

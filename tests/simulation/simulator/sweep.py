@@ -12,11 +12,17 @@ from multiprocessing import get_context
 
 from tests.simulation.checker.evidence import Violation
 from tests.simulation.simulator.changes import CHANGES
+from tests.simulation.simulator.operators import OPERATORS
 from tests.simulation.simulator.shapes import MACHINES, SHAPES, Shape
 from tests.simulation.simulator.world import simulate
 
 _CHUNK = 50
-WORLDS: dict[str, Sequence[Shape]] = {"functions": SHAPES, "machines": MACHINES, "changes": CHANGES}
+WORLDS: dict[str, Sequence[Shape]] = {
+    "functions": SHAPES,
+    "machines": MACHINES,
+    "changes": CHANGES,
+    "operators": OPERATORS,
+}
 
 
 @dataclass(slots=True)

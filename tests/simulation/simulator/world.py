@@ -146,6 +146,7 @@ class World:
             wanted=wanted,
             signals=clients.signals,
             decisions=clients.decisions,
+            operated=clients.operated,
             emitted=[Emitted(e.id, e.name, e.key, e.at) for e in store._published.values()],
             seen=clients.seen,
             looks=clients.looks,

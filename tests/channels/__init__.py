@@ -1,0 +1,1 @@
+"""Tests of channels: real mail servers and listeners on loopback."""

@@ -1,0 +1,1 @@
+"""Triggers: when schedules are due, and what they start."""

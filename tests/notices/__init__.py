@@ -1,0 +1,1 @@
+"""What Stepwell says by itself: approvals to their assignees, and alerts."""

@@ -1,0 +1,1 @@
+"""Providers of models, and the request that asks one."""

@@ -1,0 +1,254 @@
+"""What native code would reach that has left its interpreter: the rows of BI-C that no script gets to.
+
+The attacks are Python programs of our own, started as the sandboxes start theirs. `confined` ones have given
+up what the code of strangers never needs; the others show what the jail alone holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwell.sandbox.errors import CodeError
+from stepwell.sandbox.jail import jailed
+from stepwell.sandbox.pool import SandboxPool
+from stepwell.sandbox.probe import SandboxProbe
+from tests.outbound.listener import answered, listening
+
+FOLDER = Path(sys.modules[SandboxPool.__module__].__file__ or "").parent
+BEGIN = f"""
+import ctypes, json, os, signal, socket, sys, threading, time
+sys.path.insert(0, {str(FOLDER)!r})
+def tried(*attempts):
+    said = []
+    for attempt in attempts:
+        try:
+            said.append(f"REACHED {{attempt()!r}}")
+        except (OSError, RuntimeError, MemoryError) as error:
+            said.append(type(error).__name__)
+    print(json.dumps(said), flush=True)
+"""
+CONFINED = "import confinement\nconfinement.confine()\n"
+
+
+def attack(program: str, *, confined: bool, **names: Any) -> Any:
+    """Return what the program prints."""
+    given = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    done = subprocess.run(
+        jailed([sys.executable, "-I", "-S", "-c", BEGIN + (CONFINED if confined else "") + given + program]),
+        capture_output=True,
+        text=True,
+        env={},
+        cwd="/",
+        timeout=60,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def secret_file() -> Iterator[str]:
+    with tempfile.NamedTemporaryFile("w", prefix="stepwell-secret-", delete=False) as file:
+        file.write("canary")
+    os.chmod(file.name, 0o644)
+    yield file.name
+    os.unlink(file.name)
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C09")
+@pytest.mark.parametrize("confined", [False, True])
+def test_no_file_of_the_host_is_there(jail: None, secret_file: str, confined: bool) -> None:
+    said = attack(
+        """
+tried(
+    lambda: open("/etc/passwd").read(),
+    lambda: open("/proc/1/environ").read(),
+    lambda: open("/proc/self/mem", "rb").read(1),
+    lambda: open(SECRET).read(),
+    lambda: open("/usr/written", "w"),
+    lambda: open("/written", "w"),
+    lambda: os.listdir("/home") + os.listdir("/root"),
+)
+""",
+        confined=confined,
+        SECRET=secret_file,
+    )
+
+    assert not [each for each in said if each.startswith("REACHED")], said
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C09")
+def test_only_the_three_standard_streams_are_open(jail: None) -> None:
+    inherited = os.open("/etc/passwd", os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+    try:
+        said = attack(
+            """
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+print(json.dumps([number for number in range(64) if is_open(number)]))
+""",
+            confined=True,
+        )
+    finally:
+        os.close(inherited)
+
+    assert said == [0, 1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C10")
+@pytest.mark.parametrize("confined", [False, True])
+async def test_there_is_no_network(jail: None, confined: bool) -> None:
+    async with listening(answered()) as listener:
+        said = await asyncio.to_thread(
+            attack,
+            """
+def udp(host, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        return there.sendto(b"x", (host, port))
+tried(
+    lambda: socket.create_connection(("127.0.0.1", PORT), 2),
+    lambda: socket.create_connection(("127.0.0.1", 5432), 2),
+    lambda: socket.create_connection(("169.254.169.254", 80), 2),
+    lambda: socket.getaddrinfo("example.com", 80),
+    lambda: udp("192.0.2.1", 53),
+    lambda: socket.socket(socket.AF_UNIX).connect("/run/dbus/system_bus_socket"),
+)
+""",
+            confined=confined,
+            PORT=listener.port,
+        )
+
+        assert not [each for each in said if each.startswith("REACHED")], said
+        assert listener.connections == 0
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C10")
+def test_sockets_cannot_even_be_made_without_a_jail(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = attack("tried(lambda: socket.socket(), lambda: socket.socketpair())", confined=True)
+
+    assert set(said) == {"PermissionError"}
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C11")
+def test_a_fork_bomb_and_ten_thousand_threads_end_at_once() -> None:
+    said = attack(
+        """
+def bomb():
+    for _ in range(10_000):
+        if os.fork() == 0:
+            bomb()
+def threads():
+    go = threading.Event()
+    for number in range(10_000):
+        threading.Thread(target=go.wait, daemon=True).start()
+    return "10,000 threads"
+tried(bomb, lambda: os.posix_spawn("/bin/sh", ["sh"], {}), threads)
+""",
+        confined=True,
+    )
+
+    assert said == ["PermissionError", "PermissionError", "RuntimeError"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C12")
+def test_a_disk_is_not_filled(jail: None) -> None:
+    fill = """
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def fill():
+    with open("/tmp/full", "wb", buffering=0) as file:
+        for _ in range(1024):
+            file.write(b"x" * 1_048_576)
+    return "1 GiB"
+tried(fill, lambda: os.listdir("/tmp") and None)
+"""
+    confined = attack(fill, confined=True)
+    bare = attack(fill, confined=False)
+
+    assert confined[0] == "OSError"  # not a byte
+    assert bare[0] == "OSError"  # 16 MiB, which are gone with the process
+    assert attack("tried(lambda: os.listdir('/tmp'))", confined=True) == ["REACHED []"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C13")
+async def test_a_process_that_hides_dies_with_its_jail(jail: None) -> None:
+    hides = (
+        BEGIN
+        + """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork():
+    time.sleep(600)
+os.setsid()
+if os.fork():
+    os._exit(0)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+time.sleep(600)
+"""
+    )
+    pool = SandboxPool(jailed([sys.executable, "-I", "-S", "-c", hides]), size=1)
+    with pytest.raises(CodeError) as error:
+        await pool.run({}, 2.0)
+    await asyncio.wait_for(pool.close(), 20)  # its output ends when the last process that holds it is gone
+
+    assert error.value.code == "CODE_TIMEOUT"
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C22")
+@pytest.mark.parametrize(
+    "end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)", "ctypes.string_at(0)", "sys.exit(3)"]
+)
+async def test_a_process_that_ends_itself_is_a_failure_of_the_code(end: str) -> None:
+    pool = SandboxPool([sys.executable, "-I", "-S", "-c", BEGIN + "sys.stdin.buffer.read(4)\n" + end], size=1)
+    with pytest.raises(CodeError) as error:
+        await pool.run({}, 20.0)
+    await pool.close()
+
+    assert error.value.code == "CODE_CRASHED"
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C14")
+async def test_a_flood_of_output_is_not_kept() -> None:
+    flood = "while True: sys.stderr.write('x' * 65536); sys.stdout.buffer.write(b'\\xff' * 65536)"
+    pool = SandboxPool([sys.executable, "-I", "-S", "-c", BEGIN + flood], size=1)
+    with pytest.raises(CodeError) as error:
+        await pool.run({}, 20.0)
+    await pool.close()
+
+    assert error.value.code == "OUTPUT_TOO_LARGE"
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C24")
+def test_the_probe_tells_a_jail_from_none(jailing: str) -> None:
+    reached = SandboxProbe().tried()
+
+    assert reached.safe is (jailing == "jailed"), reached
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C24")
+def test_a_probe_that_cannot_try_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepwell.sandbox.probe.jailed", lambda command: ["/bin/false"])
+
+    assert not SandboxProbe().tried().safe

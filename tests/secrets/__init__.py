@@ -1,0 +1,1 @@
+"""Secrets: sealed, opened by name, and kept out of everything written."""

@@ -1,0 +1,164 @@
+"""Redaction: in which texts a secret is recognised, and that what is left is still what it was."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwell.secrets.redactor import Redactor
+
+SECRET = 'pa"ss/wörd+\\1234567'
+
+
+def redactor(*values: str) -> Redactor:
+    made = Redactor()
+    for value in values or (SECRET,):
+        made.learn("db", value)
+    return made
+
+
+def base64_within(value: str, before: str, after: str) -> str:
+    return base64.b64encode(f"{before}{value}{after}".encode()).decode()
+
+
+@pytest.mark.req("X8")
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET,
+        f"Error: login with {SECRET} failed",
+        quote(SECRET, safe=""),
+        f"postgresql://u:{quote(SECRET, safe='')}@host/db",
+        base64_within(SECRET, "", ""),
+        base64_within(SECRET, "u:", ""),
+        base64_within(SECRET, "user:", "tail"),
+        base64_within(SECRET, "a", "bc"),
+        base64.urlsafe_b64encode(SECRET.encode()).decode(),
+        json.dumps({"nested": SECRET}),
+        json.dumps({"nested": SECRET}, ensure_ascii=False),
+    ],
+)
+def test_a_value_is_recognised_in_every_form(text: str) -> None:
+    known = redactor()
+    payload = msgspec.json.encode({"message": text, "list": [text], text: 1})
+
+    redacted = known.redact(payload)
+
+    assert msgspec.json.decode(redacted)["list"]  # still JSON
+    for form in (SECRET, SECRET[:12], base64_within(SECRET, "", "")[:20], quote(SECRET, safe="")):
+        assert form.encode() not in redacted
+        assert json.dumps(form)[1:-1].encode() not in redacted
+    assert b"[secret db]" in redacted
+
+
+@given(
+    value=st.text(min_size=8, max_size=40),
+    other=st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=8,
+    ),
+)
+def test_what_is_redacted_stays_json_without_the_value(value: str, other: Any) -> None:
+    known = redactor(value)
+    payload = msgspec.json.encode({"other": other, "echo": f"<{value}>"})
+
+    decoded = msgspec.json.decode(known.redact(payload))
+
+    assert decoded["echo"] == "<[secret db]>"
+    assert value not in json.dumps(decoded, ensure_ascii=False)
+
+
+@pytest.mark.req("X8")
+@pytest.mark.parametrize("kept", [8, 12, len(SECRET) - 1])
+@pytest.mark.parametrize("mark", ["", "...", " ...", "…", " [cut]", "'", "'..."])
+def test_a_value_that_was_cut_does_not_show_its_beginning(kept: int, mark: str) -> None:
+    """Errors shorten what they quote, and a log line has an end."""
+    text = f"the service answered: token={SECRET[:kept]}{mark}"
+
+    assert redactor().redact_text(text) == f"the service answered: token=[secret db]{mark}"
+    assert SECRET[:8].encode() not in redactor().redact(msgspec.json.encode([text]))
+
+
+def test_a_text_that_only_begins_like_a_value_is_left_alone() -> None:
+    known = redactor("https://hooks.example.com/T0001/B0002/token")
+
+    text = "https://hooks.example.com/docs says ..."
+    assert known.redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["postgresql", "use postgresql", "https://hooks.example.com", "see https://"]
+)
+def test_a_result_that_ends_with_the_public_beginning_of_a_value_is_left_alone(text: str) -> None:
+    known = Redactor()
+    known.learn("db", "postgresql://app:hunter2-hunter2@db.example.com:5432/orders")
+    known.learn("hook", "https://hooks.example.com/services/T0001/B0002/d41d8cd98f00")
+
+    assert known.redact_text(text) == text
+    assert known.redact(msgspec.json.encode({"dialect": text, text: 1})) == msgspec.json.encode(
+        {"dialect": text, text: 1}
+    )
+
+
+@pytest.mark.req("X8")
+def test_a_value_of_several_lines_is_recognised_line_by_line() -> None:
+    known = redactor(
+        "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END KEY-----"
+    )
+
+    assert known.redact_text("MIIEvQIBADANBgkqhkiG9w0B") == "[secret db]"
+    assert known.redact_text("2: AQEFAASCBKcwggSjAgEAAoIB") == "2: [secret db]"
+
+
+def test_a_number_that_is_the_secret_becomes_text() -> None:
+    known = redactor("12345678")
+
+    assert msgspec.json.decode(known.redact(b'{"pin":12345678,"n":42}')) == {"pin": "[secret db]", "n": 42}
+
+
+def test_text_without_a_secret_is_returned_as_it_is() -> None:
+    data = b'{"a":  1.50}'
+
+    assert redactor().redact(data) is data
+    assert Redactor().redact(data) is data
+    assert not Redactor().active
+
+
+def test_the_longer_of_two_values_goes_first() -> None:
+    known = redactor("abcdefgh", "abcdefgh-and-more")
+
+    assert known.redact_text("x abcdefgh-and-more y") == "x [secret db] y"
+
+
+@pytest.mark.req("X8")
+def test_log_records_and_their_tracebacks_are_redacted() -> None:
+    known = redactor("token-of-the-log-test")
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    log = logging.getLogger("stepwell.test_redactor")
+    log.addHandler(handler)
+    try:
+        log.warning("calling with %s", "token-of-the-log-test")
+        try:
+            raise RuntimeError("bad token-of-the-log-test")
+        except RuntimeError:
+            log.exception("it failed")
+        log.warning("nothing to hide: %d", 7)
+    finally:
+        log.removeHandler(handler)
+
+    assert known.active
+    assert "token-of-the-log-test" not in stream.getvalue()
+    assert "calling with [secret db]" in stream.getvalue()
+    assert "RuntimeError: bad [secret db]" in stream.getvalue()
+    assert "nothing to hide: 7" in stream.getvalue()
