@@ -23,7 +23,7 @@ FIRST_SEED ?= $(shell date +%s)
 # Tests and measurements start many processes; without bytecode each of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers scale clean reference
+.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers http-calls sandbox scale schedules clean reference contact-sheet
 
 help:
 	@echo "setup         make .venv with the project and its tools"
@@ -35,9 +35,14 @@ help:
 	@echo "requirements  which requirement is held by which test, and which by none"
 	@echo "reference     write docs/reference from docstrings and the OpenAPI document"
 	@echo "demo          Studio with seeded runs: kill a worker and watch its run go on"
+	@echo "contact-sheet Studio's screens beside the pictures in REFERENCE=folder, in build/contact-sheet"
 	@echo "faults        kill, freeze and break things under load; one page of findings"
+	@echo "budgets       what Studio costs a browser, beside a page with the graph library alone"
 	@echo "bench         measure Stepwell and the floor"
 	@echo "bench-check   is W1, W9 or W11 slower than the kept ratios, or than BASE=commit in the same run?"
+	@echo "schedules     50,000 schedules at one instant, two schedulers, one of them killed"
+	@echo "http-calls    http nodes beside the bare client"
+	@echo "sandbox       code nodes beside their bare sandbox, and hostile code beside other runs"
 	@echo "scale         lists, counts and searches with 1,000,000 runs beside 10,000"
 	@echo "bench-peers   the same work on other engines: PEERS=\"dbos absurd\" WORKS=\"W1\" REPEAT=1 QUICK=1"
 
@@ -80,8 +85,14 @@ reference: setup
 demo: setup studio
 	@$(BIN)/stepwell demo
 
+contact-sheet: setup
+	@$(BIN)/python -m tools.contact_sheet $(if $(REFERENCE),--reference "$(REFERENCE)") $(SCREENS)
+
 faults: setup
 	@$(BIN)/python -m tools.faults
+
+budgets: setup studio
+	@$(BIN)/python -m tools.budgets
 
 # How a Python was built moves every figure: the fastest one here is measured with, for all contestants alike.
 $(BENCH_STAMP): pyproject.toml bench/interpreter.py
@@ -94,6 +105,15 @@ bench: $(BENCH_STAMP)
 
 bench-check: $(BENCH_STAMP)
 	@$(BENCH_HOME)/bin/python -m bench.check --repeat $(REPEAT) $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick)
+
+schedules: setup
+	@$(BIN)/python -m tools.schedules
+
+http-calls: setup
+	@$(BIN)/python -m tools.http_calls
+
+sandbox: setup
+	@$(BIN)/python -m tools.sandbox
 
 scale: setup
 	@$(BIN)/python -m tools.scale

@@ -1,4 +1,7 @@
-"""Build hook: a wheel carries Studio. `STEPWELL_STUDIO` is auto, build (fail without it) or skip."""
+"""Build hook: a wheel carries Studio.
+
+`STEPWELL_STUDIO` is auto (the default: warn if it cannot be built), build (fail then) or skip (leave it out).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 sys.path.insert(0, str(Path(__file__).parent))
 from tools import studio
 
+_MODES = ("auto", "build", "skip")
 _PAGES = "src/stepwell/server/studio_files"
 
 
@@ -32,10 +36,13 @@ class StudioHook(BuildHookInterface):  # type: ignore[type-arg]
                 f"Studio is not in this wheel, only the API and the command line: {error}"
             )
             return
-        build_data["artifacts"].append(_PAGES)
+        build_data["artifacts"].append(_PAGES)  # git ignores what is built, and hatchling what git ignores
 
     def _wanted(self) -> bool:
         return self._mode() != "skip" and studio.STUDIO.is_dir()
 
     def _mode(self) -> str:
-        return os.environ.get("STEPWELL_STUDIO", "auto")
+        mode = os.environ.get("STEPWELL_STUDIO", "auto")
+        if mode not in _MODES:
+            raise ValueError(f"STEPWELL_STUDIO is {mode!r}; use one of {', '.join(_MODES)}")
+        return mode

@@ -4,7 +4,8 @@
     python -m bench.check --base COMMIT   this code and that commit's in turn, in one run
     python -m bench.check --keep          measure and keep the ratios
 
-A ratio is the median of Stepwell's rate over the rate of the floor timed right before and after it.
+A ratio is the median of Stepwell's rate over the rate of the floor timed right before and after it; beside
+a commit, the median of many short bursts, each over the other's burst next to it (`bench.turns`).
 Exit code 1: a work is slower than `SLOWER` of what it is compared with.
 """
 
@@ -20,12 +21,14 @@ from pathlib import Path
 
 from bench.contest import OURS, ROOT, Contestant, Line, figures_of, hold, say
 from bench.pace import FLOOR_THEN
+from bench.turns import ratios as turns_of
 
 WORKS = ("W1", "W9", "W11")
 KEPT = ROOT / "bench" / "ratios.json"
 SLOWER = 0.95  # than another commit in the same run
 SLOWER_THAN_KEPT = 0.8  # than ratios of other days: the machine's mood is in them
 BASE = "base"
+TURNS, QUICK_TURNS = 20, 8  # of each version in one round
 
 Ratios = dict[str, dict[str, float]]  # "W1 sqlite" -> by contestant
 
@@ -41,19 +44,27 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the ratios in bench/ratios.json")
     options = parser.parse_args()
 
-    sides = [_side(OURS, ROOT)]
     if options.base:
-        sides.append(_side(BASE, checkout(options.base)))
-    lines = hold(sides, options.works, repeat=options.repeat, quick=options.quick)
+        return beside(options.base, options.works, rounds=options.repeat, quick=options.quick)
+    lines = hold([_side(OURS, ROOT)], options.works, repeat=options.repeat, quick=options.quick)
     ratios = ratios_of(lines)
-    if options.base:
-        bar, before = SLOWER, {key: rates[BASE] for key, rates in ratios.items() if BASE in rates}
-    else:
-        bar, before = SLOWER_THAN_KEPT, kept()
-    print("\n".join(verdicts(ratios, before, bar)))
+    before = kept()
+    print("\n".join(verdicts(ratios, before, SLOWER_THAN_KEPT)))
     if options.keep:
         keep(ratios)
-    return 1 if not ratios or slower(ratios, before, bar) else 0
+    return 1 if not ratios or slower(ratios, before, SLOWER_THAN_KEPT) else 0
+
+
+def beside(base: str, works: Sequence[str], *, rounds: int, quick: bool) -> int:
+    turns = QUICK_TURNS if quick else TURNS
+    found = turns_of(_side(OURS, ROOT), _side(BASE, checkout(base)), works, rounds=rounds, turns=turns)
+    print(f"{'':<14}{'rate':>8}{'+-':>8}{'processor':>11}{'pairs':>7}   beside {base}; above 1 is faster")
+    late = [key for key, ratio in found.items() if ratio.wall < SLOWER]
+    for key, ratio in sorted(found.items()):
+        text = f"{key:<14}{ratio.wall:>8.3f}{ratio.error:>8.3f}{ratio.cpu:>11.3f}{ratio.pairs:>7}"
+        print(text + ("  SLOWER" if key in late else ""))
+    print(f"slower than {SLOWER} x: {', '.join(late) or 'none'}")
+    return 1 if late else 0
 
 
 def _side(name: str, root: Path) -> Contestant:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepwell import Context, Engine, GraphBuilder, Machine, Retry, step, transition, workflow
+from stepwell import Context, Engine, GraphBuilder, Machine, Retry, StepContext, step, transition, workflow
 from stepwell.client import RunHandle
 from stepwell.errors import RunError
 from stepwell.server import views
@@ -93,15 +93,35 @@ def order() -> GraphBuilder:
     return graph
 
 
+@step(retry=Retry(2, delay="1ms"))
+async def ask(ctx: StepContext, item: int) -> int:
+    """Counts what a model used, also of the attempt that failed."""
+    ctx.usage(input_tokens=10 * item, output_tokens=item, cost=0.25)
+    ctx.details(model="m", item=item)
+    if item == 2 and ctx.attempt == 1:
+        raise RuntimeError("rate limited")
+    return item
+
+
+def triage() -> GraphBuilder:
+    graph = GraphBuilder("triage")
+    with graph.inside("loop", "each", items="ctx.input.mails") as each:
+        graph.node("call", "ask", step="ask", args={"item": "{{loop.item}}"})
+    graph.start() >> each
+    each.on("done") >> graph.end("done")
+    return graph
+
+
 async def record() -> dict[str, dict[str, Any]]:
     """Run each workflow to its end and return what happened, by name."""
     async with Engine(
-        ":memory:", workflows=[report, checkout, Refund, order()], steps=[load, count]
+        ":memory:", workflows=[report, checkout, Refund, order(), triage()], steps=[load, count, ask]
     ) as engine:
         reported = await engine.start(report, "2026-11-16")
         failed = await engine.start(checkout, "8841")
         refunded = await engine.start(Refund, 1999)
         shipped = await engine.start("order", {"order": "8841", "count": 2})
+        triaged = await engine.start("triage", {"mails": [1, 2, 3]})
         await reported.waiting_for("sign")
         await reported.decide(True, by="ana")
         await refunded.waiting_for("review")
@@ -113,6 +133,7 @@ async def record() -> dict[str, dict[str, Any]]:
             "failed": failed,
             "machine": refunded,
             "graph": shipped,
+            "loop": triaged,
         }
         return {name: await recorded(run) for name, run in runs.items()}
 
@@ -136,7 +157,9 @@ async def recorded(run: RunHandle[Any]) -> dict[str, Any]:
             }
         )
     events = [views.EventView(**views.event_fields(row, run.id, "")).model_dump(mode="json") for row in rows]
-    return {"events": events, "moments": moments}
+    info = await run.info()
+    used = {"input": info.input_tokens, "output": info.output_tokens, "cost": info.cost}
+    return {"events": events, "moments": moments, "used": used}
 
 
 def main() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+
+Runs = Callable[[int], Awaitable[None]]  # does so many runs of a work, some at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.measure import Sizes
-from bench.works.figures import Figures
+from bench.works.figures import Figures, Runs
 from bench.works.worker import serve, workers
 from stepwell import Engine, GraphBuilder, RunHandle, node
 
@@ -70,13 +73,19 @@ def loop(items: int, *, width: int = 20, work: str = "bench:work", **data: Any) 
 
 async def many_graphs(place: str, sizes: Sizes) -> list[Figures]:
     """Client and worker share the process; every result is awaited and looked at."""
-    async with Engine(place, workflows=[chain(sizes.steps)], nodes=[work]) as engine:
-        await _runs(engine, sizes, sizes.warm_up)
+    async with opened(place, sizes) as runs:
+        await runs(sizes.warm_up)
         began = time.perf_counter()
-        await _runs(engine, sizes, sizes.runs)
+        await runs(sizes.runs)
         seconds = time.perf_counter() - began
     rate = sizes.runs * sizes.steps / seconds
     return [Figures(values={"nodes_per_second": rate}, settings={"concurrency": AT_ONCE})]
+
+
+@asynccontextmanager
+async def opened(place: str, sizes: Sizes) -> AsyncIterator[Runs]:
+    async with Engine(place, workflows=[chain(sizes.steps)], nodes=[work]) as engine:
+        yield partial(_runs, engine, sizes)
 
 
 async def _runs(engine: Engine, sizes: Sizes, count: int) -> None:

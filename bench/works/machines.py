@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from bench.measure import Sizes
-from bench.works.figures import Figures
+from bench.works.figures import Figures, Runs
 from stepwell import Context, Engine, Machine, transition
 
 
@@ -35,13 +38,19 @@ class Counter(Machine[Count]):
 
 async def transitions(place: str, sizes: Sizes) -> list[Figures]:
     """Client and worker share the process; every result is awaited and looked at."""
-    async with Engine(place, workflows=[Counter]) as engine:
-        await _runs(engine, sizes, sizes.warm_up)
+    async with opened(place, sizes) as runs:
+        await runs(sizes.warm_up)
         began = time.perf_counter()
-        await _runs(engine, sizes, sizes.runs)
+        await runs(sizes.runs)
         seconds = time.perf_counter() - began
     rate = sizes.runs * sizes.steps / seconds
     return [Figures(values={"transitions_per_second": rate}, settings={"settings": "default"})]
+
+
+@asynccontextmanager
+async def opened(place: str, sizes: Sizes) -> AsyncIterator[Runs]:
+    async with Engine(place, workflows=[Counter]) as engine:
+        yield partial(_runs, engine, sizes)
 
 
 async def _runs(engine: Engine, sizes: Sizes, count: int) -> None:
