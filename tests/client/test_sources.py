@@ -11,7 +11,7 @@ import pytest
 
 from stepwell import Context, Source, SourceEvent, source, workflow
 from stepwell.errors import InvalidDefinition, InvalidInput
-from tests.engines import SHORT_LEASE, Engines, until
+from tests.engines import DEAF, SHORT_LEASE, Engines, until
 
 
 @workflow
@@ -83,6 +83,20 @@ async def test_a_generator_is_a_source_and_its_failures_show(engines: Engines) -
 
 async def _completed(engine: Any, count: int, of: str = "ticks") -> bool:
     return len(await engine.runs(trigger=of, status="completed")) >= count
+
+
+@pytest.mark.req("T3")
+async def test_a_source_is_asked_as_often_as_it_says_however_rarely_a_worker_polls(engines: Engines) -> None:
+    asked: list[None] = []
+
+    @source(every=0.05)
+    async def beat(config: None, cursor: None) -> list[SourceEvent]:
+        asked.append(cursor)
+        return []
+
+    async with engines.new(answer, sources=[beat], settings=DEAF) as engine:
+        await engine.triggers.create("pulse", answer, source="beat")
+        await until(lambda: len(asked) >= 3)
 
 
 @pytest.mark.req("T3")

@@ -99,15 +99,13 @@ def source_match(type: str) -> str:
     return f"source:{type}"
 
 
-def with_refusal(trigger: Trigger, refused: RefusedEvent) -> bytes | None:
-    """The state of a trigger after it started no run; None: that is counted already."""
-    state = state_of(trigger)
+def with_refusal(state: TriggerState, refused: RefusedEvent) -> TriggerState:
+    """The state of a trigger after it started no run; the same state if that is counted already."""
     mark = hashlib.blake2b(refused.event.encode(), digest_size=6).hexdigest()
     if mark in state.counted:
-        return None
+        return state
     counted = [*state.counted, mark][-_COUNTED_MAX:]
-    state = replace(state, refused=state.refused + 1, last_refused=refused, counted=counted)
-    return msgspec.json.encode(state)
+    return replace(state, refused=state.refused + 1, last_refused=refused, counted=counted)
 
 
 class EventRuns:

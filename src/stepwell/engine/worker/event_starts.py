@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from stepwell.domain.commit import Claim, Definition, NewRun, PublishedEvent
 from stepwell.domain.ids import Ids
 from stepwell.domain.triggers.event_runs import (
@@ -17,6 +19,7 @@ from stepwell.domain.triggers.event_runs import (
     EventRuns,
     RefusedEvent,
     event_match,
+    state_of,
     with_refusal,
 )
 from stepwell.domain.triggers.trigger import FIRE_MAX, Firing, Trigger, TriggerFilter
@@ -80,10 +83,12 @@ class EventStarts:
         refused = RefusedEvent(event=event.id, at=event.at, reason=reason, message=message)
         current: Trigger | None = trigger
         while current is not None and current.id == trigger.id and current.paused is None:
-            state = with_refusal(current, refused)
-            if state is None:
+            before = state_of(current)
+            state = with_refusal(before, refused)
+            if state is before:
                 return  # noted before a crash
-            firing = Firing(current, (), current.slot, current.next_at, state, current.last_run)
+            data = msgspec.json.encode(state)
+            firing = Firing(current, (), current.slot, current.next_at, data, current.last_run)
             if await self._store.advance_trigger(firing, before=current.state):
                 return
             current = await self._store.read_trigger(*trigger.place)

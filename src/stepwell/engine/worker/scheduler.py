@@ -6,19 +6,18 @@ noticed within a second, by its hint, or at the next look without one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 
 from stepwell.domain.ids import Ids
 from stepwell.domain.triggers.scheduled_runs import ScheduledRuns
+from stepwell.engine.worker.next_look import NextLook
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
 
 _log = logging.getLogger("stepwell.engine")
 
-_HINT_SECONDS = 1.0  # hints are about all kinds of work: look at most this often because of them
 _TAKEN_SECONDS = 0.05  # another scheduler has locked what is due
 _PAUSE_MAX = 2.0
 _IDLE_POLLS = 3  # an idle scheduler looks more rarely than a claimer: hints are hardly ever missed
@@ -36,17 +35,11 @@ class Scheduler:
         started: Callable[[], None],
     ) -> None:
         self._store = store
-        self._clock = clock
         self._runs = ScheduledRuns(ids, payload_bytes_max)
         self._poll_seconds = poll_seconds if store.polls else poll_seconds * _IDLE_POLLS
         self._started = started
-        self._hinted = asyncio.Event()
-        self._looked_at = 0.0
+        self.next_look = NextLook(clock)
         self.stopped = False
-
-    def hint(self) -> None:
-        """Something changed; it may be a schedule."""
-        self._hinted.set()
 
     async def run(self) -> None:
         pause = 0.05
@@ -57,12 +50,11 @@ class Scheduler:
             except StoreError as error:
                 _log.warning("schedules were not looked at: %s", error.message)
                 seconds, pause = pause, min(pause * 2, _PAUSE_MAX)
-            await self._sleep(seconds)
+            await self.next_look.sleep(seconds)
 
     async def look(self) -> float:
         """Fire what is due; returns after how many seconds to look again."""
-        self._hinted.clear()
-        self._looked_at = self._clock.monotonic()
+        self.next_look.begin()
         fired = await self._store.fire_due(self._runs.fire)
         if fired.runs:
             self._started()
@@ -73,14 +65,3 @@ class Scheduler:
         if fired.next_in <= 0:
             return 0.0 if fired.triggers else _TAKEN_SECONDS
         return min(fired.next_in, self._poll_seconds)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep that long, less after a hint; but let a second pass between two looks because of hints."""
-        until = self._clock.monotonic() + seconds
-        try:
-            async with asyncio.timeout(seconds):
-                await self._hinted.wait()
-        except TimeoutError:
-            return
-        soon = min(until, self._looked_at + _HINT_SECONDS)
-        await asyncio.sleep(max(0.0, soon - self._clock.monotonic()))

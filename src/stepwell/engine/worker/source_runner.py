@@ -32,6 +32,7 @@ from stepwell.domain.triggers.event_runs import (
 )
 from stepwell.domain.triggers.trigger import DueTrigger, Firing, Trigger
 from stepwell.domain.triggers.triggered_runs import TriggeredRuns, start_of
+from stepwell.engine.worker.next_look import NextLook
 from stepwell.errors import StepwellError, StoreError
 from stepwell.store.base import Store
 
@@ -55,6 +56,7 @@ class SourceRunner:
         holds: Condition,
         *,
         sources: Mapping[str, FindsEvents],
+        next_look: NextLook,
         lease_seconds: float,
         poll_seconds: float,
         payload_bytes_max: int,
@@ -64,6 +66,7 @@ class SourceRunner:
         self._ids = ids
         self._holds = holds
         self._sources = sources
+        self._next_look = next_look
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
         self._started = started
@@ -74,13 +77,14 @@ class SourceRunner:
             return
         async with asyncio.TaskGroup() as group:
             while True:
+                self._next_look.begin()
                 wait = self._poll_seconds
                 for name in self._sources:
                     try:
                         wait = min(wait, await self._take(name, group))
                     except StoreError as error:
                         _log.warning("sources were not looked at: %s", error.message)
-                await asyncio.sleep(max(wait, 0.02))
+                await self._next_look.sleep(max(wait, 0.02))
 
     async def _take(self, name: str, group: asyncio.TaskGroup) -> float:
         """Take what is due; returns in how many seconds the next is."""
@@ -113,15 +117,16 @@ class SourceRunner:
 
     async def _look(self, trigger: Trigger, definition: Definition) -> None:
         """Ask a source of ours for as long as it is ours."""
-        owned = _Owned(self._store, trigger, self._lease_seconds)
+        owned = OwnedTrigger(self._store, trigger, self._lease_seconds)
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(self._ask(owned, definition))
-            renewing = group.create_task(owned.renew())
+            renewing = group.create_task(owned.keep())
             await asyncio.wait([asking, renewing], return_when=asyncio.FIRST_COMPLETED)
             asking.cancel()
             renewing.cancel()
+        self._next_look.wake()  # it may be due again before anybody looks
 
-    async def _ask(self, owned: _Owned, definition: Definition) -> None:
+    async def _ask(self, owned: OwnedTrigger, definition: Definition) -> None:
         """Ask a source of ours, start what it finds, and give it back."""
         trigger = owned.trigger
         source = self._sources[settings_of(trigger).source]
@@ -138,23 +143,30 @@ class SourceRunner:
             failure = clean(f"{type(error).__name__}: {error}")
             await owned.give_back(self._every(trigger), failure=failure)
 
-    async def _start(self, owned: _Owned, definition: Definition, events: Sequence[SourceEvent]) -> bool:
+    async def _start(
+        self, owned: OwnedTrigger, definition: Definition, events: Sequence[SourceEvent]
+    ) -> bool:
         trigger, now = owned.trigger, await self._store.now()
         runs: list[NewRun] = []
+        refusals: list[RefusedEvent] = []
         for event in events:
             try:
                 run = self._run(trigger, definition, event, now)
             except StepwellError as error:
-                refused = RefusedEvent(
-                    event=event.id, at=now, reason=error.code.lower(), message=error.message
-                )
-                trigger = replace(trigger, state=with_refusal(trigger, refused) or trigger.state)
+                reason, message = error.code.lower(), error.message
+                refusals.append(RefusedEvent(event=event.id, at=now, reason=reason, message=message))
                 continue
             runs += [run] if run is not None else []
-        state = replace(state_of(trigger), started=state_of(trigger).started + len(runs), looked_at=now)
-        if events and events[-1].cursor is not None:
-            state = replace(state, cursor=Raw(msgspec.json.encode(events[-1].cursor)))
-        done = await owned.write(state, runs)
+
+        def found(state: TriggerState) -> TriggerState:
+            for refused in refusals:
+                state = with_refusal(state, refused)
+            state = replace(state, started=state.started + len(runs), looked_at=now)
+            if events and events[-1].cursor is not None:
+                state = replace(state, cursor=Raw(msgspec.json.encode(events[-1].cursor)))
+            return state
+
+        done = await owned.change(found, runs)
         if runs:
             self._started()
         return done
@@ -178,8 +190,8 @@ class SourceRunner:
         )
 
 
-class _Owned:
-    """A trigger that this worker has leased."""
+class OwnedTrigger:
+    """A trigger that this worker has leased. A change is given the state that was written last."""
 
     def __init__(self, store: Store, trigger: Trigger, lease_seconds: float) -> None:
         self.trigger = trigger
@@ -187,12 +199,20 @@ class _Owned:
         self._lease_seconds = lease_seconds
         self._turn = asyncio.Lock()
 
-    async def write(
-        self, state: TriggerState, runs: Sequence[NewRun] = (), *, after: float | None = None
+    async def change(
+        self,
+        change: Callable[[TriggerState], TriggerState],
+        runs: Sequence[NewRun] = (),
+        *,
+        after: float | None = None,
     ) -> bool:
-        """Write its state and start runs. False: another worker has the lease, or it is paused."""
+        """Write what its state becomes, and start runs.
+
+        False: another worker has the lease, or the trigger is paused; nothing was written.
+        """
         async with self._turn:
-            before, data = self.trigger.state, msgspec.json.encode(state)
+            before = self.trigger.state
+            data = msgspec.json.encode(change(state_of(self.trigger)))
             next_at = await self._store.now() + (self._lease_seconds if after is None else after)
             last = runs[-1].id if runs else self.trigger.last_run
             firing = Firing(self.trigger, runs, None, next_at, data, last)
@@ -201,22 +221,26 @@ class _Owned:
                 self.trigger = replace(self.trigger, state=data, last_run=last)
             return done
 
-    async def renew(self) -> None:
+    async def keep(self) -> None:
         """Keep the lease; returns when it is no longer ours."""
         while True:
             await asyncio.sleep(self._lease_seconds / 3)
             try:
-                if not await self.write(state_of(self.trigger)):
+                if not await self.renew():
                     return
             except StoreError as error:
                 _log.warning("the lease of source %s was not renewed: %s", self.trigger.name, error.message)
 
+    async def renew(self) -> bool:
+        return await self.change(lambda state: state)
+
     async def give_back(self, every: float, *, failure: str) -> None:
-        state = state_of(self.trigger)
-        failures = state.failures + 1 if failure else 0
-        state = replace(state, lease="", failures=failures, error=failure)
+        """Let the lease go; the source is asked again after `every`, later after failures."""
+        failures = state_of(self.trigger).failures + 1 if failure else 0
         pause = min(every * 2 ** min(failures, 10), max(_LONGEST, every))
         try:
-            await self.write(state, after=pause)
+            await self.change(
+                lambda state: replace(state, lease="", failures=failures, error=failure), after=pause
+            )
         except StoreError as error:
             _log.warning("source %s is given back when its lease ends: %s", self.trigger.name, error.message)

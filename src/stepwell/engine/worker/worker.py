@@ -30,6 +30,7 @@ from stepwell.engine.worker.event_starts import EventStarts
 from stepwell.engine.worker.leases import LeaseKeeper, Reaper
 from stepwell.engine.worker.local_starts import LocalStarts
 from stepwell.engine.worker.loop_monitor import LoopMonitor, report_held
+from stepwell.engine.worker.next_look import NextLook
 from stepwell.engine.worker.orphans import OrphanedTickets
 from stepwell.engine.worker.releaser import TicketReleaser
 from stepwell.engine.worker.remote_step import RemoteStep, deliver, failed_to_start
@@ -119,6 +120,7 @@ class Worker:
         self._scheduler = self._make_scheduler()
         self._event_starts = EventStarts(store, ids, holds, payload_bytes_max=options.payload_bytes_max)
         self._holds, self._sources = holds, sources or {}
+        self._next_source = NextLook(clock)
         self._services: Services | None = None
         self._idle, self._look_soon = asyncio.Event(), False
         self._loop_monitor = LoopMonitor()
@@ -180,6 +182,7 @@ class Worker:
             self._ids,
             self._holds,
             sources=self._sources,
+            next_look=self._next_source,
             lease_seconds=self.options.lease_seconds,
             poll_seconds=self.options.poll_seconds,
             payload_bytes_max=self.options.payload_bytes_max,
@@ -415,7 +418,8 @@ class Worker:
     def _work_hinted(self, run_id: RunId | None) -> None:
         self._claimer.wake()
         if run_id is None:
-            self._scheduler.hint()
+            self._scheduler.next_look.hint()
+            self._next_source.hint()
             if self.active:
                 self._look_soon = True
         elif (run_id, "") in self.active:
