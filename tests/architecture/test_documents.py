@@ -169,13 +169,14 @@ def test_glossary_has_one_line_a_word() -> None:
     assert {"run", "log", "inbox", "ticket", "lease", "commit", "park", "replay"} <= set(words)
 
 
-def test_readme_leads_to_every_page() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    pages = [label(path) for folder in ("docs", "docs/internals") for path in (ROOT / folder).glob("*.md")]
+def test_the_list_of_documentation_leads_to_every_page() -> None:
+    docs = ROOT / "docs"
+    listed = set(re.findall(r"\]\(([^)]+)\)", (docs / "README.md").read_text(encoding="utf-8")))
+    pages = {f"{path.relative_to(docs)}" for folder in ("", "internals") for path in (docs / folder).glob("*.md")}
+    examples = {f"../examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}
 
-    unlinked = [page for page in ("CONTRIBUTING.md", "SECURITY.md", *pages) if f"]({page})" not in readme]
-
-    assert not unlinked, f"the README's list of documentation lacks {unlinked}"
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (pages | examples | {"../CONTRIBUTING.md"}) - listed == {"README.md"}
 
 
 @pytest.mark.parametrize(
