@@ -28,11 +28,22 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from stepwell import Context, Engine, Machine, Retry, StepContext, step, transition, workflow
+from stepwell import (
+    Context,
+    Engine,
+    Machine,
+    Retry,
+    SourceEvent,
+    StepContext,
+    source,
+    step,
+    transition,
+    workflow,
+)
 from stepwell.outbound.request import OutboundRules
 from stepwell.secrets.keyring import Keyring
 from stepwell.server.metrics import Metrics
-from tests.engines import Engines
+from tests.engines import Engines, until
 from tests.outbound.listener import Listener, answered, listening
 from tests.server.served import Served, served
 
@@ -285,6 +296,74 @@ async def test_no_secret_is_in_any_byte_that_was_written(
     assert statuses == ["completed", "failed", "completed", "completed"]
     assert SENT.encode() in requests  # it was used
     assert spans.memory.get_finished_spans()
+    assert found == []
+
+
+@workflow
+async def numbered(ctx: Context, number: int) -> int:
+    return number
+
+
+@workflow
+async def told(ctx: Context, what: Any) -> Any:
+    return what
+
+
+@source(every=0.05)
+async def careless(config: Any, cursor: Any) -> list[SourceEvent]:
+    """Fails with what it was given, and continues at an address that has a secret in it."""
+    if cursor is not None:
+        raise ConnectionError(f"refused: https://host/?token={quote(PASSED, safe='')} for {SENT}")
+    return [SourceEvent("1", {"token": PASSED}, cursor=f"https://host/?page=2&token={quote(PASSED)}")]
+
+
+@pytest.mark.slow
+@pytest.mark.req("X8", "BI-T06", "T1", "T2", "T3")
+async def test_no_secret_is_in_what_starts_runs(
+    durable_engines: Engines, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Sources, events, schedules and webhooks meet secrets; so do notes about why nothing was started."""
+    caplog.set_level(logging.DEBUG)
+    found: list[str] = []
+    engine = durable_engines.new(numbered, told, sources=[careless], keyring=KEYS)
+    async with served(engine) as client:
+        for name, value in SECRETS.items():
+            await engine.secrets.set(name, value)
+            await engine.secret_opener.value("default", name)
+        await engine.triggers.create("mail", numbered, source="careless", config={"key": SENT})
+        await engine.triggers.create("paid", numbered, {"of": PASSED}, event="paid")
+        await engine.schedules.create("daily", told, {"of": PASSED, "pair": PAIR}, cron="0 2 * * *")
+        run = await engine.schedules.trigger("daily")
+        everything = {"all": "{{trigger.headers}}", "body": "{{trigger.body}}", "of": LINES}
+        hooks = [
+            await engine.webhooks.create("bearer", told, everything, scheme="bearer", secret="sent"),
+            await engine.webhooks.create("basic", told, everything, scheme="basic", secret="pair"),
+        ]
+        basic = base64.b64encode(PAIR.encode()).decode()
+        for hook, credential in zip(hooks, (f"Bearer {SENT}", f"Basic {basic}"), strict=True):
+            delivered = await client.post(
+                hook.path, json={"echo": PASSED}, headers={"authorization": credential, "x-pair": PAIR}
+            )
+            assert delivered.status_code == 202, delivered.text
+            await client.ended(delivered.json()["run"])
+        await engine.triggers.pause("mail", reason=f"it has {SENT}")
+        await engine.triggers.resume("mail")
+        await engine.emit("paid", {"token": PASSED}, key="7")
+        await client.ended(run.id)
+
+        async def noted() -> Any:
+            mail, paid = await engine.triggers.get("mail"), await engine.triggers.get("paid")
+            return (mail, paid) if mail.failures > 1 and mail.refused and paid.refused else None
+
+        mail, paid = await until(noted)
+        found += leaks("triggers", repr((mail, paid)).encode())
+        async for path, answer in answers(client, [run.id]):
+            found += leaks(f"GET {path}", answer)
+        async for name, data in stored(durable_engines):
+            found += leaks(name, data)
+    found += leaks("logging", caplog.text.encode() + repr([vars(r) for r in caplog.records]).encode())
+
+    assert "[secret passed]" in mail.error
     assert found == []
 
 

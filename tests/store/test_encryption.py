@@ -10,11 +10,24 @@ import asyncpg
 import msgspec
 import pytest
 
-from stepwell import Context, Retry, RunHandle, StepContext, SyncClient, step, workflow
+from stepwell import (
+    Context,
+    Retry,
+    RunHandle,
+    Source,
+    SourceEvent,
+    StepContext,
+    SyncClient,
+    source,
+    step,
+    workflow,
+)
 from stepwell.domain import events as ev
 from stepwell.domain.codec import digest
 from stepwell.domain.commit import RunFilter
 from stepwell.domain.events import Fact
+from stepwell.domain.triggers.event_runs import TRIGGER
+from stepwell.domain.triggers.trigger import Trigger
 from stepwell.errors import (
     CodecMissing,
     KeyConflict,
@@ -31,7 +44,7 @@ from stepwell.store.open import open_store
 from stepwell.store.payloads import CodecChain, Compression, Encryption, PayloadCodec
 from stepwell.store.postgres import migrate
 from stepwell.store.sqlite import database_file as sqlite_file
-from tests.engines import Engines, suspended
+from tests.engines import Engines, suspended, until
 from tests.store.old_database import write_runs
 
 OLD, NEW = b"o" * 32, b"n" * 32
@@ -122,6 +135,92 @@ async def test_nothing_that_a_user_wrote_is_kept_in_clear_text(engines: Engines)
 
     assert b"canary" not in in_the_middle
     assert b"canary" not in await stored_bytes(engines)
+
+
+@workflow
+async def counted(ctx: Context, number: int) -> int:
+    return number
+
+
+def canaries(fails: list[bool], asked: list[Any]) -> Source:
+    @source(every=0.05)
+    async def letters(config: dict[str, str], cursor: Any) -> list[SourceEvent]:
+        asked.append(cursor)
+        if fails and asked.count(cursor) > 1:
+            raise ConnectionError(f"canary-failure after {config}")
+        return [SourceEvent("1", {"word": "canary-payload"}, cursor={"at": "canary-cursor"})]
+
+    return letters
+
+
+@pytest.mark.req("K42", "T3")
+async def test_what_triggers_and_their_sources_meet_is_not_in_clear_text(engines: Engines) -> None:
+    asked: list[Any] = []
+    letters = canaries([True], asked)
+    async with engines.new(counted, below, sources=[letters], codec=KEPT) as engine:
+        options: dict[str, Any] = {"config": {"key": "canary-config"}, "tags": {"kind": "canary-tag"}}
+        await engine.triggers.create("mail", counted, "canary-input", source="letters", **options)
+        await engine.triggers.create("paid", counted, event="paid")
+        await engine.schedules.create("daily", below, "canary-input", cron="0 2 * * *")
+        await engine.webhooks.create("shop", below, "canary-input", secret="shop")
+        await engine.triggers.pause("paid", reason="canary-reason")
+        await engine.triggers.resume("paid")
+        await engine.emit("paid", "canary-event")
+
+        async def both() -> Any:
+            mail, paid = await engine.triggers.get("mail"), await engine.triggers.get("paid")
+            return (mail, paid) if mail.failures and paid.refused else None
+
+        mail, paid = await until(both)
+
+    assert "canary-failure after" in mail.error
+    assert mail.refused_reason == paid.refused_reason == "invalid_input"
+    assert paid.refused_message
+    assert asked[-1] == {"at": "canary-cursor"}
+    assert b"canary" not in await stored_bytes(engines)
+
+    asked.clear()
+    rotated = Encryption({"a": OLD, "b": NEW}, current="b")
+    again = canaries([], asked)
+    async with engines.new(counted, sources=[again], codec=rotated) as engine:
+        await until(lambda: len(asked) > 1)  # its state is written with the old key, then with the new one
+        assert not (await engine.triggers.get("mail")).error
+        await engine.emit("paid", "canary-event")
+
+        async def twice() -> bool:
+            return (await engine.triggers.get("paid")).refused == 2
+
+        await until(twice)
+    assert asked[:2] == [{"at": "canary-cursor"}] * 2
+    assert b"canary" not in await stored_bytes(engines)
+
+
+@pytest.mark.req("K42")
+async def test_the_state_of_a_trigger_from_before_there_was_a_codec_is_read_and_encoded(
+    engines: Engines,
+) -> None:
+    asked: list[Any] = []
+    async with engines.new(counted, sources=[canaries([], asked)]) as engine:
+        await engine.triggers.create("mail", counted, source="letters", config={})
+        await until(lambda: len(asked) > 1)
+    async with engines.new(counted, sources=[canaries([], asked)], codec=KEPT) as engine:
+        asked.clear()
+        await until(lambda: len(asked) > 1)
+        row = await stored_trigger(engines)
+
+    assert asked[0] == {"at": "canary-cursor"}
+    assert b"canary" not in row.state
+
+
+async def stored_trigger(engines: Engines) -> Trigger:
+    """The row of the trigger as the store has it."""
+    store = plain_store(engines)
+    await store.open(encoded=True)
+    row = await store.read_trigger("default", TRIGGER, "mail")
+    if not isinstance(store, MemoryStore):
+        await store.close()
+    assert row is not None
+    return row
 
 
 @pytest.mark.req("K42")

@@ -213,7 +213,12 @@ class EncodedStore(EncodedRecords):
         return [switch._replace(reason=self._decode(switch.reason)) for switch in switches]
 
     async def put_trigger(self, trigger: Trigger, *, expected: int) -> bool:
-        row = replace(trigger, start=self._encode(trigger.start), paused=self._maybe(trigger.paused))
+        row = replace(
+            trigger,
+            start=self._encode(trigger.start),
+            paused=self._maybe(trigger.paused),
+            state=self._encode(trigger.state),
+        )
         return await self._store.put_trigger(row, expected=expected)
 
     async def read_trigger(self, workspace: str, type: str, name: str) -> Trigger | None:
@@ -225,15 +230,23 @@ class EncodedStore(EncodedRecords):
 
     def _trigger(self, row: Trigger) -> Trigger:
         paused = None if row.paused is None else self._decode(row.paused)
-        return replace(row, start=self._decode(row.start), paused=paused)
+        return replace(row, start=self._decode(row.start), paused=paused, state=self._decode(row.state))
 
     async def read_fan_out(self, claim: Claim) -> PublishedEvent | None:
         event = await self._store.read_fan_out(claim)
         return None if event is None else event._replace(payload=self._decode(event.payload))
 
     async def advance_trigger(self, firing: Firing, *, before: bytes) -> bool:
-        encoded = firing._replace(runs=[self._run(run) for run in firing.runs])
-        return await self._store.advance_trigger(encoded, before=before)
+        row = await self._store.read_trigger(*firing.trigger.place)
+        expected = self._encode(before)
+        if row is not None and self._decode(row.state) == before:
+            expected = row.state  # written with another key, or before there was a codec
+        return await self._store.advance_trigger(self._firing(firing, firing.trigger), before=expected)
+
+    def _firing(self, firing: Firing, trigger: Trigger) -> Firing:
+        """Encode what a firing writes. Of the trigger itself a store only looks at what finds it."""
+        runs = [self._run(run) for run in firing.runs]
+        return firing._replace(trigger=trigger, runs=runs, state=self._encode(firing.state))
 
     async def fire_due(
         self, fire: Fire, *, type: str = SCHEDULE, match: str = "", limit: int = FIRE_MAX
@@ -241,8 +254,7 @@ class EncodedStore(EncodedRecords):
         def encoded_fire(due: Sequence[DueTrigger], now: float) -> list[Firing]:
             plain = [each._replace(trigger=self._trigger(each.trigger)) for each in due]
             return [
-                firing._replace(trigger=each.trigger, runs=[self._run(run) for run in firing.runs])
-                for each, firing in zip(due, fire(plain, now), strict=True)
+                self._firing(firing, each.trigger) for each, firing in zip(due, fire(plain, now), strict=True)
             ]
 
         return await self._store.fire_due(encoded_fire, type=type, match=match, limit=limit)

@@ -15,7 +15,8 @@ from stepwell.store.encoded import EncodedStore
 # Verbs that write what programs and people say.
 _WRITES = (
     *("start", "start_within", "cancel", "force_end", "hold", "hold_scope", "retry", "switch", "deliver"),
-    *("emit", "finish_remote", "add_log_lines", "restore", "advance_trigger"),
+    *("emit", "finish_remote", "add_log_lines", "restore"),
+    *("put_trigger", "fire_due", "advance_trigger"),
     *("change_record", "record_change"),
 )
 

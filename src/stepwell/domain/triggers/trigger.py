@@ -40,7 +40,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger. `start` and `paused` hold values of people, which a codec encodes; the rest stays plain."""
+    """A trigger. `start`, `paused` and `state` hold values, which a codec encodes; the rest stays plain."""
 
     id: str
     type: str
