@@ -385,8 +385,9 @@ class Archive(Protocol):
     async def purge_events(self, older_than: float) -> int:
         """Delete at most PURGE_PAGE broadcast events emitted `older_than` seconds ago; return how many.
 
-        Never one that is younger than EVENTS_KEPT_SECONDS, that has yet to be fanned out, or that a row of
-        `waits` with its name and key (an open wait or a cursor) may still take.
+        Never one that is younger than EVENTS_KEPT_SECONDS, that has yet to be fanned out, that a row of
+        `waits` with its name and key (an open wait or a cursor) may still take, or that is a delivery to a
+        run which has not ended.
         """
         ...
 

@@ -63,6 +63,11 @@ def token_of(path: str) -> str:
     return token
 
 
+def receiver_of(token: str) -> RunId:
+    """The run to which a delivery at this address goes. Stores keep it for as long as that run lives."""
+    return RunId(token.partition(".")[0])
+
+
 def read_token(token: str) -> RunWebhook | None:
     """The webhook of this token; None if no run can have made it."""
     run_id, *parts = token.split(".", 4)

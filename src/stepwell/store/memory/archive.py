@@ -9,6 +9,7 @@ import msgspec
 from stepwell.domain.commit import PublishedEvent, RunRow, Started, identity
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy, TicketCopy
 from stepwell.domain.ids import RunId
+from stepwell.domain.triggers.run_webhook import DELIVERY, receiver_of
 from stepwell.store.base import EVENTS_KEPT_SECONDS, PURGE_PAGE
 from stepwell.store.memory.tables import Run, Tables, Ticket
 from stepwell.store.memory.verb import transaction
@@ -133,6 +134,8 @@ class MemoryArchive(Tables):
 
     def _wanted(self, event: PublishedEvent) -> bool:
         """True if a run waits for it, or may do so later."""
+        if event.name == DELIVERY and (receiver_of(event.key), "") in self._tickets:
+            return True
         return any(
             wait.kind in ("event", "cursor")
             and (wait.workspace, wait.name) == (event.workspace, event.name)

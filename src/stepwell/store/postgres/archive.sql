@@ -198,6 +198,14 @@ old AS MATERIALIZED (
                 'Infinity'
             )
             AND NOT EXISTS (SELECT FROM stepwell.tickets AS t WHERE t.run_id = p.id AND t.path = '')
+            AND NOT (
+                p.name = 'webhook' -- delivered to a run, whose id its key begins with
+                AND EXISTS (
+                    SELECT
+                    FROM stepwell.tickets AS t
+                    WHERE t.run_id = split_part(p.key, '.', 1) AND t.path = ''
+                )
+            )
             AND NOT EXISTS (
                 SELECT
                 FROM stepwell.waits AS w

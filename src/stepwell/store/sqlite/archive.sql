@@ -134,6 +134,12 @@ CROSS JOIN published_events AS old
             )
         )
 WHERE NOT EXISTS (SELECT 1 FROM tickets WHERE run_id = old.id AND path = '')
+    AND NOT (
+        old.name = 'webhook' -- delivered to a run, whose id its key begins with
+        AND EXISTS (
+            SELECT 1 FROM tickets WHERE run_id = substr(old.key, 1, instr(old.key || '.', '.') - 1) AND path = ''
+        )
+    )
     AND NOT EXISTS (
         SELECT 1
         FROM waits

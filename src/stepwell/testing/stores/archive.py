@@ -21,6 +21,7 @@ from stepwell.domain.fork.run_copy import Removal
 from stepwell.domain.ids import RunId
 from stepwell.domain.lanes import Lane
 from stepwell.domain.status import Status
+from stepwell.domain.triggers.run_webhook import DELIVERY
 from stepwell.store.base import PURGE_PAGE
 from stepwell.testing.stores.scene import Scene, checked
 
@@ -342,6 +343,27 @@ class PurgeRules:
 
         assert held == ["ax4", "by3", "by5"]
         assert await scene.store.purge_events(1.0) == 3
+
+    @pytest.mark.req("K29", "T2")
+    @checked
+    async def test_a_delivery_to_a_run_is_kept_until_the_run_ends(self, scene: Scene) -> None:
+        """It may come long before the run waits for it."""
+        claim = await scene.begun()
+        other = await scene.begun(workflow="other")
+        await scene.ok(scene.member(other, scene.completed(), head=2, then=scene.finish(other)))
+        keys = {"early": f"{claim.run_id}.nonce.code", "ended": f"{other.run_id}.nonce.code", "none": "x"}
+        for id, key in keys.items():
+            await scene.store.emit(PublishedEvent(id, DELIVERY, key, b"1", 0.0))
+        for event in await scene.claim_events("w1"):
+            await scene.store.fan_out(event)
+        scene.clock.advance(2 * DAY)
+
+        assert await scene.store.purge_events(1.0) == 2
+        kept = await scene.store.published(DELIVERY, keys["early"], since=0.0)
+        await scene.ok(scene.member(claim, scene.completed(), head=2, then=scene.finish(claim)))
+
+        assert [event.id for event in kept] == ["early"]
+        assert await scene.store.purge_events(1.0) == 1
 
     @pytest.mark.req("K29", "K15")
     @checked
