@@ -18,6 +18,7 @@ from stepwell.channels.channels import Channels, channel_of
 from stepwell.channels.errors import NotifyError
 from stepwell.channels.mail import MailChannel
 from stepwell.channels.notification import Notification, checked_recipient, id_of
+from stepwell.domain.notifications import SEND_SECONDS_MAX, TAKEN_SECONDS
 from stepwell.errors import SettingsInvalid
 from tests.channels.mail_server import MailServer, mail_server
 
@@ -223,6 +224,14 @@ def test_a_channel_that_cannot_work_is_refused_when_it_is_read(url: str) -> None
         channel_of("ops", url)
 
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_no_mail_may_take_as_long_as_a_process_has_for_it() -> None:
+    MailChannel(host="mail.example.com", sender="a@example.com", timeout=SEND_SECONDS_MAX)
+    with pytest.raises(SettingsInvalid, match="timeout=241"):
+        MailChannel(host="mail.example.com", sender="a@example.com", timeout=241.0)
+
+    assert SEND_SECONDS_MAX < TAKEN_SECONDS
 
 
 def test_a_display_name_is_kept_apart_from_the_address() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from stepwell.channels.errors import NotifyError, refused
 from stepwell.channels.notification import Notification, Recipient, checked_recipient, checked_recipients
+from stepwell.domain.notifications import SEND_SECONDS_MAX
 from stepwell.errors import SettingsInvalid, excerpt
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ class MailChannel:
             raise SettingsInvalid(
                 "a mail channel would send its password without TLS", hint='use tls="starttls" or "tls"'
             )
-        if not 0 < self.timeout <= 600:
-            raise SettingsInvalid(f"a mail channel has timeout={self.timeout:g}", hint="1 to 600 seconds")
+        if not 0 < self.timeout <= SEND_SECONDS_MAX:
+            raise SettingsInvalid(
+                f"a mail channel has timeout={self.timeout:g}", hint=f"1 to {SEND_SECONDS_MAX:g} seconds"
+            )
         try:
             checked_recipient(self.sender)
             checked_recipients(self.to)

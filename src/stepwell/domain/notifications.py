@@ -15,7 +15,8 @@ import msgspec
 APPROVAL = "approval"
 ALERT = "alert"
 TAKEN_AT_ONCE = 10
-TAKEN_SECONDS = 300.0  # how long a process has to send one; longer than every channel takes
+TAKEN_SECONDS = 300.0  # how long a process has to send one; then another one takes it, and sends it again
+SEND_SECONDS_MAX = 240.0  # how long a channel may take for one: less than a process has
 GIVEN_UP_SECONDS = 86_400.0  # after that nobody tries any longer
 KEPT_SECONDS = 7 * 86_400.0  # after it was sent or given up
 _DELAY_MAX = 900.0

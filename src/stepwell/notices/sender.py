@@ -56,10 +56,17 @@ class NotificationSender:
                 return taken.next_in
             async with asyncio.TaskGroup() as group:
                 for row in taken.rows:
-                    group.create_task(self._send(row, taken.now))
+                    group.create_task(self._send_one(row, taken.now))
+
+    async def _send_one(self, row: PendingNotification, now: float) -> None:
+        """Send one; whatever goes wrong, the others go on."""
+        try:
+            await self._send(row, now)
+        except Exception:  # taken again when its time is over
+            _log.exception("notification %s was not settled", row.id)
 
     async def _send(self, row: PendingNotification, now: float) -> None:
-        """Send one; whatever goes wrong, it is tried again or given up, and the others go on."""
+        """Send one; what went wrong is tried again or given up."""
         draft: NoticeDraft | None = None
         try:
             made = await self._draft(row)
@@ -113,8 +120,8 @@ class NotificationSender:
     async def _withdrawn(self, draft: NoticeDraft) -> None:
         try:
             await draft.withdraw()
-        except StoreError as error:
-            _log.warning("a link could not be withdrawn: %s", error.message)
+        except Exception as error:  # what is not said would be sent again with another link
+            _log.warning("a link could not be withdrawn: %s", error)
 
     async def _end(self, row: PendingNotification, outcome: str, error: str) -> None:
         self.outcomes[outcome] += 1

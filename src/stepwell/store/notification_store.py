@@ -35,7 +35,10 @@ class NotificationStore(Protocol):
         ...
 
     async def purge_notifications(self, older_than: float, *, limit: int = 500) -> int:
-        """Delete some that ended `older_than` seconds ago; returns how many."""
+        """Delete some that ended `older_than` seconds ago, or that nobody took for a day before that.
+
+        The latter are for channels that no process has any longer. Returns how many it deleted.
+        """
         ...
 
     async def put_alert(self, alert: Alert) -> None:

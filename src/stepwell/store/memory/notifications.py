@@ -9,7 +9,12 @@ from msgspec.structs import replace
 
 from stepwell.domain.alerts import Alert, AlertFinding, AlertQuery, TakenAlerts, oldest, settings_of
 from stepwell.domain.ids import RunId
-from stepwell.domain.notifications import TAKEN_AT_ONCE, PendingNotification, TakenNotifications
+from stepwell.domain.notifications import (
+    GIVEN_UP_SECONDS,
+    TAKEN_AT_ONCE,
+    PendingNotification,
+    TakenNotifications,
+)
 from stepwell.domain.status import Status
 from stepwell.store.memory.tables import Run, Tables
 from stepwell.store.memory.verb import transaction
@@ -62,9 +67,11 @@ class MemoryNotifications(Tables):
     async def purge_notifications(self, older_than: float, *, limit: int = 500) -> int:
         until = self._clock() - older_than
         ended = [(row.ended_at, id) for id, row in self._notifications.items() if row.ended_at is not None]
-        old = [id for at, id in sorted(ended) if at < until][:limit]
+        waiting = [(due + GIVEN_UP_SECONDS, id) for id, due in self._notifications_due.items()]
+        old = [id for at, id in [*sorted(ended), *sorted(waiting)] if at < until][:limit]
         for id in old:
             del self._notifications[id]
+            self._notifications_due.pop(id, None)
         return len(old)
 
     # Alerts

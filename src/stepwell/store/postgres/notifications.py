@@ -8,7 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.domain.alerts import Alert, AlertFinding, AlertQuery, TakenAlerts, oldest, settings_of
-from stepwell.domain.notifications import TAKEN_AT_ONCE, PendingNotification, TakenNotifications
+from stepwell.domain.notifications import (
+    GIVEN_UP_SECONDS,
+    TAKEN_AT_ONCE,
+    PendingNotification,
+    TakenNotifications,
+)
 from stepwell.errors import InvalidInput
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.pool.connection import Connection
@@ -63,10 +68,12 @@ class PgNotifications:
 
     async def purge_notifications(self, older_than: float, *, limit: int = 500) -> int:
         async def work(connection: Connection) -> int:
-            asked = (self._db.now(), older_than, limit)
-            return len(await connection.fetch(self._sql["purge_notifications"], *asked))
+            now = self._db.now()
+            ended = len(await connection.fetch(self._sql["purge_notifications"], now, older_than, limit))
+            asked = (now, older_than + GIVEN_UP_SECONDS, limit - ended)
+            return ended + len(await connection.fetch(self._sql["purge_untaken"], *asked))
 
-        return await self._db.write("notifications", self._db.side_slots, work, single=True)
+        return await self._db.write("notifications", self._db.side_slots, work)
 
     # Alerts
 

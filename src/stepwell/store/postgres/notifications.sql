@@ -71,6 +71,18 @@ WHERE n.id IN (
 )
 RETURNING 1;
 
+-- name: purge_untaken
+-- Those of channels that no process has any longer.
+DELETE FROM stepwell.notifications AS n
+WHERE n.id IN (
+    SELECT old.id
+    FROM stepwell.notifications AS old
+    WHERE old.next_at < coalesce($1::float8, extract(EPOCH FROM clock_timestamp())::float8) - $2::float8
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING 1;
+
 -- name: put_alert
 INSERT INTO stepwell.alerts AS alerts (
     id, name, workspace, settings, paused, check_at, turn, incidents, created_at, created_by

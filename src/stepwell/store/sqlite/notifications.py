@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import astuple, replace
 
 from stepwell.domain.alerts import Alert, AlertFinding, AlertQuery, TakenAlerts, oldest, settings_of
-from stepwell.domain.notifications import TAKEN_AT_ONCE, PendingNotification, TakenNotifications
+from stepwell.domain.notifications import (
+    GIVEN_UP_SECONDS,
+    TAKEN_AT_ONCE,
+    PendingNotification,
+    TakenNotifications,
+)
 from stepwell.store.sqlite.session import Row, Session, as_list
 
 _KINDS_MAX = 1000  # kinds of work that a question about stuck runs looks at
@@ -66,7 +71,9 @@ def settle_notification(
 
 
 def purge_notifications(session: Session, older_than: float, *, limit: int = 500) -> int:
-    return len(list(session.rows("purge_notifications", session.now - older_than, limit)))
+    ended = len(list(session.rows("purge_notifications", session.now - older_than, limit)))
+    due = session.now - older_than - GIVEN_UP_SECONDS
+    return ended + len(list(session.rows("purge_untaken", due, limit - ended)))
 
 
 def _notification(row: Row) -> PendingNotification:

@@ -26,6 +26,12 @@ DELETE FROM notifications
 WHERE id IN (SELECT id FROM notifications WHERE ended_at < ?1 ORDER BY ended_at, id LIMIT ?2)
 RETURNING 1;
 
+-- name: purge_untaken
+-- Those of channels that no process has any longer.
+DELETE FROM notifications
+WHERE id IN (SELECT id FROM notifications WHERE next_at < ?1 LIMIT ?2)
+RETURNING 1;
+
 -- name: put_alert
 INSERT INTO alerts (id, name, workspace, settings, paused, check_at, turn, incidents, created_at, created_by)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stepwell.domain.alerts import Alert, AlertQuery, AlertSettings, What
 from stepwell.domain.commit import Outcome
-from stepwell.domain.notifications import PendingNotification, TakenNotifications
+from stepwell.domain.notifications import GIVEN_UP_SECONDS, PendingNotification, TakenNotifications
 from stepwell.testing.stores.limits import lane
 from stepwell.testing.stores.scene import Scene, checked
 
@@ -133,6 +133,19 @@ class NotificationRules:
         assert await scene.store.purge_notifications(200.0) == 0
         assert await scene.store.purge_notifications(50.0) == 1
         assert [row.id for row in (await take(scene)).rows] == ["n2"]
+
+    @pytest.mark.req("N12")
+    @checked
+    async def test_what_no_process_sends_is_purged_in_the_end(self, scene: Scene) -> None:
+        await written(scene, notification("n1", channel="gone"), notification("n2"))
+        scene.clock.advance(100.0 + GIVEN_UP_SECONDS)
+        [row] = (await take(scene)).rows
+        await scene.store.settle_notification(row.id, row.attempt, retry_in=5.0)
+
+        assert await scene.store.purge_notifications(200.0) == 0
+        assert await scene.store.purge_notifications(50.0) == 1
+        assert (await take(scene, "gone")).next_in is None
+        assert (await take(scene)).next_in == 5.0
 
 
 class AlertRules:

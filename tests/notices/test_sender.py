@@ -1,0 +1,63 @@
+"""The sender of notifications: what one of them does to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+import pytest
+
+from stepwell import Notices
+from stepwell.channels.notification import Notification
+from stepwell.domain.alerts import Alert
+from stepwell.domain.notifications import APPROVAL, PendingNotification
+from stepwell.notices.approvals import ApprovalNotices
+from stepwell.notices.drafts import NoticeDraft
+from stepwell.notices.sender import NotificationSender
+from tests.channels.mail_server import Mail, MailServer, mail_server
+from tests.engines import Engines, until
+
+
+class Unwithdrawable(ApprovalNotices):
+    """Mails to the id of the notification, with links that cannot be withdrawn."""
+
+    async def draft(self, row: PendingNotification) -> NoticeDraft:
+        mail = Notification(
+            id=row.id, type="stepwell.approval", subject="Hear", text=row.id, to=(f"{row.id}@example.com",)
+        )
+        return NoticeDraft(mail, withdraw=self._fail)
+
+    async def _fail(self) -> NoReturn:
+        raise RuntimeError("no link is withdrawn here")
+
+
+@pytest.mark.req("N12")
+async def test_a_send_that_fails_badly_leaves_the_others_alone(memory_engines: Engines) -> None:
+    def answer(mail: Mail) -> str:
+        return "451 later" if mail.recipients == ["bad@example.com"] else "250 OK"
+
+    server = MailServer(answer=answer, silent=1)
+    async with (
+        mail_server(server),
+        memory_engines.new(worker=False, channels={"ops": server.url()}) as engine,
+    ):
+        store, notices = engine.store, Notices()
+        await store.put_alert(Alert(id="a", name="a", settings=b'{"what":"failed"}'))
+        [alert] = (await store.take_alerts()).rows
+        rows = [
+            PendingNotification(id=id, kind=APPROVAL, channel="ops", body=b"{}", workspace="default")
+            for id in ("good", "bad")
+        ]
+        await store.settle_alert(alert.id, alert.turn, b"[]", rows)
+        approvals = Unwithdrawable(engine, notices)
+        sender = NotificationSender(store, engine._named_channels(), approvals, notices)
+
+        sending = asyncio.create_task(sender.send_due())
+        await until(lambda: len(server.attempts) == 2)  # one of them is not answered yet
+        server.spoken.set()
+        next_in = await sending
+
+    assert [mail.recipients for mail in server.mails] == [["good@example.com"]]
+    assert sender.outcomes == {"sent": 1, "failed": 1}
+    assert next_in is not None
+    assert next_in < 60.0  # the bad one is tried again after its delay
