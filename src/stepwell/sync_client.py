@@ -539,6 +539,7 @@ class SyncClient(_Mirror[Client]):
     histogram = _verb(Client.histogram)
     waits = _verb(Client.waits)
     approvals = _verb(Client.approvals)
+    decided_approvals = _verb(Client.decided_approvals)
     set_limit = _verb(Client.set_limit)
     drop_limit = _verb(Client.drop_limit)
     limits = _verb(Client.limits)

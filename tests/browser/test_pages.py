@@ -127,6 +127,14 @@ def test_an_approval_is_decided_by_keys_while_another_window_shows_its_run(
     assert (given["by"], given["reason"]) == ("ana", "photos are clear")
     assert place.run(run)["output"] == "paid 48"
 
+    # Whoever comes later reads it too.
+    watching.goto(f"{place.url}/approvals?show=done")
+    done = watching.get_by_role("list", name="Decided approvals")
+    done.get_by_role("button", name=re.compile("Refund order 7781.*ana approved")).click()
+    decided = watching.get_by_role("article", name="Refund order 7781?")
+    expect(decided.get_by_text("Decided: ana approved this")).to_be_visible()
+    expect(decided.get_by_role("row", name="Amount 48")).to_be_visible()
+
 
 @pytest.mark.req("S4", "K25")
 def test_of_two_people_who_decide_one_wins_and_the_other_is_told_who_did(contexts: Any, place: Place) -> None:

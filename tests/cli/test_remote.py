@@ -84,6 +84,9 @@ def test_commands_work_on_a_server_as_on_a_database(server: str, tmp_path: Path)
     call("runs", "release", "@waiting")
     call("approvals", "approve", "@waiting", "--answer", '"yes"')
     assert call("watch", waiting) == '"yes"\n'
+    [decided] = json.loads(call("approvals", "list", "--done", "--json"))
+    assert (decided["run"], decided["decision"], decided["answer"]) == (waiting, "approved", "yes")
+    assert "approved" in call("approvals", "list", "--done")
     events = [json.loads(line) for line in call("runs", "events", waiting, "--json").splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert {row["name"] for row in json.loads(call("workflows", "list", "--json"))} == {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, RunFailed, SyncClient, workflow
+from stepwell import Context, Engine, RunFailed, SyncClient, WaitTimedOut, workflow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
 from tests.engines import Engines, suspended, until
@@ -167,6 +168,48 @@ async def test_open_approvals_of_all_runs_are_listed_with_their_question(engines
         await runs[1].decide(True, by="ana")
         assert await runs[1].result() is True
         assert [wait.run for wait in await engine.approvals()] == [runs[0].id]
+
+
+@workflow
+async def publishing(ctx: Context) -> str:
+    try:
+        return await ctx.approval(str, name="publish", timeout=0.3)
+    except WaitTimedOut:
+        return "nobody"
+
+
+@pytest.mark.req("K40", "N12")
+async def test_decided_approvals_of_all_runs_say_who_decided_what(engines: Engines) -> None:
+    async with engines.new(refunding, publishing) as engine:
+        runs = []
+        for amount, answer, by in ((10, True, "ana"), (20, False, "ana")):
+            run = await engine.start(refunding, amount)
+            await run.waiting_for("refund")
+            await run.decide(answer, by=by, reason=f"because of {amount}")
+            await run.result()
+            runs.append(run)
+        late = await engine.start(publishing)
+        assert await late.result() == "nobody"
+
+        timed_out, denied, approved = await engine.decided_approvals()
+        assert (approved.run, approved.title, approved.decision) == (runs[0].id, "Refund 10?", "approved")
+        assert (approved.by, approved.reason, approved.answer) == ("ana", "because of 10", True)
+        assert approved.opened_at < approved.decided_at
+        assert (denied.run, denied.decision, denied.workflow, denied.number) == (
+            *(runs[1].id, "denied", "refunding", 2),
+        )
+        assert (timed_out.run, timed_out.decision, timed_out.by) == (late.id, "timed_out", "")
+        first = await engine.decided_approvals(limit=1)
+        rest = await engine.decided_approvals(before=first.next)
+        assert [one.run for one in rest] == [runs[1].id, runs[0].id]
+        assert await engine.within("other").decided_approvals() == []
+
+        exported = await engine.export(runs[0])
+        await runs[0].delete()
+        assert [one.run for one in await engine.decided_approvals()] == [late.id, runs[1].id]
+        await engine.import_run(exported)
+        [again] = [one for one in await engine.decided_approvals() if one.run == runs[0].id]
+        assert replace(again, number=1) == approved
 
 
 @pytest.mark.req("K40")

@@ -47,6 +47,7 @@ INHERITED = {
         "histogram": "HttpSearch.histogram",
         "waits": "HttpSearch.waits",
         "approvals": "HttpSearch.approvals",
+        "decided_approvals": "HttpSearch.decided",
         "workflows": "HttpWorkflows.list",
         "enable": "HttpWorkflows.switch",
         "disable": "HttpWorkflows.switch",

@@ -461,6 +461,11 @@ async def test_runs_and_waits_are_found_and_counted(engines: Engines) -> None:
         assert await client.histogram(**span) == await engine.histogram(**span)
         assert same(list(await client.waits()), list(await engine.waits()))
         assert same(list(await client.approvals()), list(await engine.approvals()))
+        await run.decide("yes", by="ann", reason="checked")
+        await run.result()
+        decided = list(await client.decided_approvals())
+        assert len(decided) == 1
+        assert same(decided, list(await engine.decided_approvals()))
 
 
 async def until_counted(client: Client, engine: Client) -> None:

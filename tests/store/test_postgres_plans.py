@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stepwell.domain.commit import Commit, LogRow, RunFilter
 from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
-from stepwell.domain.search import WaitFilter
+from stepwell.domain.search import DecidedFilter, WaitFilter
 from stepwell.domain.status import Status
 from stepwell.store.postgres.pool.connection import ENGINE_SETTINGS, Connection, connect
 from stepwell.store.postgres.pool.slots import ConnectionSlots
@@ -48,6 +48,8 @@ INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, what, opened_a
 SELECT 'q' || n, 'w', 'event', 'paid', 'k' || n, 0, 'event', n FROM generate_series(1, {PARKED}) AS n;
 INSERT INTO stepwell.waits (run_id, path, kind, name, key, since, what, opened_at)
 SELECT 'q' || n, 'a', 'decision', 'ask', '', 0, 'approval', n FROM generate_series(1, {PENDING}) AS n;
+INSERT INTO stepwell.decided_approvals (run_id, path, name, opened, received, ended, workspace, at)
+SELECT 'q' || n, 'a', 'ask', 1, 1, 1, 'default', n FROM generate_series(1, {PARKED}) AS n;
 INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)
 SELECT 'q' || n, 'tag:["customer","' || (n % 10) || '"]', 'default', n
 FROM generate_series(1, {PENDING}) AS n;
@@ -177,6 +179,7 @@ def test_lists_and_counts_read_little_more_than_they_return(postgres_url: str) -
                 read[name] = await store.rows_read(store.list_runs(replace(filter, limit=10)))
             read["count"] = await store.rows_read(store.count_runs("default"))
             read["waits"] = await store.rows_read(store.list_waits(WaitFilter(limit=10)))
+            read["decided"] = await store.rows_read(store.list_decided(DecidedFilter(limit=10)))
             named = WaitFilter(whats=["approval"], name="ask", limit=10)
             read["named waits"] = await store.rows_read(store.list_waits(named))
             return read

@@ -28,7 +28,7 @@ from stepwell.client.options import (
 )
 from stepwell.client.rates import RatePer, StartRates, checked_rate, raise_if_limited, windows_of
 from stepwell.client.replay_guard import refuse_in_workflow_code
-from stepwell.client.search import RunBucket, RunCounts, Search, WaitInfo
+from stepwell.client.search import DecidedInfo, RunBucket, RunCounts, Search, WaitInfo
 from stepwell.client.secrets import Secrets
 from stepwell.client.verb_groups import VerbGroups
 from stepwell.client.workflows import WorkflowInfo, Workflows, WorkflowVersion
@@ -317,10 +317,7 @@ class Client(VerbGroups):
         return await self._search.counts(workflow=workflow, queue=queue)
 
     async def histogram(self, **asked: Unpack[HistogramOptions]) -> list[RunBucket]:
-        """Count the runs created between `since` and `until` in buckets of time, by status.
-
-        Takes `buckets`, `workflow`, `version`, `queue` and `status`. No run is loaded: an index has it all.
-        """
+        """Count the runs created between `since` and `until` in `buckets` of time, by status, by an index."""
         return await self._search.histogram(**asked)
 
     async def waits(
@@ -338,13 +335,14 @@ class Client(VerbGroups):
         before: str = "",
         limit: int = 100,
     ) -> Page[WaitInfo]:
-        """List open approvals of all runs, newest first.
-
-        With `assignee` or `roles` those that this person may decide.
-        """
+        """List open approvals of all runs, newest first; for an assignee those they may decide."""
         return await self._search.approvals(
             name=name, assignee=assignee, roles=roles, before=before, limit=limit
         )
+
+    async def decided_approvals(self, *, before: str = "", limit: int = 100) -> Page[DecidedInfo]:
+        """List decided approvals of all runs that are still kept, the last one first: who, when and what."""
+        return await self._search.decided(before=before, limit=limit)
 
     # Workflows
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stepwell.domain import events as ev
+from stepwell.domain.approvals import decided_in
 from stepwell.domain.commit import NEVER, InboxRow, LogRow, NewWait
 from stepwell.domain.fork.run_copy import RUN_COLUMNS, RunCopy, TicketCopy
 from stepwell.domain.holds import HoldRequest, read_hold
@@ -213,7 +215,7 @@ def _copy(run: _Run) -> RunCopy:
         words=words_of_error(values["error"]),
     )
     _check(copy)
-    return copy
+    return replace(copy, decided=decided_in(ev.read(row) for row in copy.log))
 
 
 def _check(copy: RunCopy) -> None:

@@ -12,16 +12,20 @@ from msgspec.structs import replace
 from stepwell.client.options import HistogramOptions, ListOptions, checked_moment
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.access import AuditEntry
+from stepwell.domain.approvals import denies
 from stepwell.domain.commit import NEVER, RunFilter, RunRow
-from stepwell.domain.events import Event, WaitOpened, WaitReassigned
+from stepwell.domain.events import Event, Received, WaitEnded, WaitOpened, WaitReassigned
 from stepwell.domain.ids import RunId
 from stepwell.domain.search import (
     WAITS,
     BucketFilter,
+    DecidedFilter,
+    DecidedRow,
     Page,
     WaitFilter,
     WaitRow,
     bounds_of,
+    decided_place,
     place_of,
     wait_place,
     words_of,
@@ -57,6 +61,24 @@ class WaitInfo:
     due_at: float | None = None
     required: int = 1  # for an approval: the number of people who must approve
     bar_starter: bool = False  # the person who started the run may not decide it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedInfo:
+    """An approval of some run that people, or time, decided."""
+
+    run: str
+    workflow: str
+    number: int  # of the run, within its workflow
+    path: str
+    name: str
+    title: str = ""
+    decision: str = ""  # approved | denied | timed_out; '': not readable here
+    by: str = ""
+    reason: str = ""
+    answer: Any = None
+    opened_at: float = 0.0
+    decided_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +183,15 @@ class Search:
                 break
         return approvals
 
+    async def decided(self, *, before: str, limit: int) -> Page[DecidedInfo]:
+        whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
+        filter = DecidedFilter(
+            workspace=self._access.workspace, before=checked_text(before, "before"), limit=limit + 1
+        )
+        rows = await self._access.store.list_decided(filter)
+        more = len(rows) > limit > 0
+        return Page([_decided(row) for row in rows[:limit]], decided_place(rows[limit - 1]) if more else "")
+
     async def audit(self, *, before: str, limit: int) -> Page[AuditEntry]:
         whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
         place = checked_text(before, "before")
@@ -258,6 +289,33 @@ def _info(row: WaitRow) -> WaitInfo:
         key=row.key,
         opened_at=row.opened_at,
         due_at=row.due_at,
+        **values,
+    )
+
+
+def _decided(row: DecidedRow) -> DecidedInfo:
+    values: dict[str, Any] = {}
+    if row.opened:
+        values["title"] = msgspec.json.decode(row.opened, type=WaitOpened).title
+    if row.received:
+        fact = msgspec.json.decode(row.received, type=Received)
+        values |= {
+            "decision": "denied" if denies(fact.payload) else "approved",
+            "by": fact.by,
+            "reason": fact.reason,
+            "answer": msgspec.json.decode(fact.payload),
+        }
+    elif row.end:
+        ended = msgspec.json.decode(row.end, type=WaitEnded)
+        values["decision"] = "timed_out" if ended.outcome == "timed_out" else ""
+    return DecidedInfo(
+        run=row.run_id,
+        workflow=row.workflow,
+        number=row.number,
+        path=row.path,
+        name=row.name,
+        opened_at=row.opened_at,
+        decided_at=row.at,
         **values,
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
 
+from stepwell.domain import events as ev
+from stepwell.domain.commit import DecidedApproval
 from stepwell.domain.state import OpenWait
 from stepwell.errors import AlreadyDecided, InvalidInput, NotAssigned, StarterBarred
 
@@ -52,3 +54,31 @@ def check_decider(wait: OpenWait, by: str, roles: Collection[str], starter: str)
             hint=f"{wait.required - len(wait.approved_by)} more must approve",
             question=question,
         )
+
+
+def decided_in(log: Iterable[ev.Event]) -> list[DecidedApproval]:
+    """The approvals that were decided in this log, or timed out."""
+    opened: dict[str, tuple[int, str]] = {}
+    received: dict[str, int] = {}
+    decided: list[DecidedApproval] = []
+    for event in log:
+        fact = event.fact
+        if isinstance(fact, ev.WaitOpened) and fact.what == "approval":
+            opened[event.path] = (event.seq, fact.name)
+        elif isinstance(fact, ev.Received) and not fact.rejected:
+            received[fact.key] = event.seq
+        elif isinstance(fact, ev.WaitEnded) and event.path in opened:
+            seq, name = opened.pop(event.path)
+            if fact.outcome == "withdrawn":
+                continue
+            decided.append(
+                DecidedApproval(
+                    path=event.path,
+                    name=name,
+                    opened=seq,
+                    received=received.get(fact.received, 0),
+                    ended=event.seq,
+                    at=event.at,
+                )
+            )
+    return decided

@@ -195,6 +195,21 @@ class NewWait(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, seq=seqs[-1] if seqs else self.seq, opened_at=at, due_at=due_at, timeout=None)
 
 
+class DecidedApproval(msgspec.Struct, frozen=True, kw_only=True):
+    """An approval that people, or time, decided: kept for lists over all runs, until its run is removed.
+
+    It names events of its run, which say who decided what. The store sets `at`.
+    """
+
+    path: str
+    name: str
+    opened: int  # seq of its WaitOpened
+    received: int  # of the Received that decided it; 0: it timed out
+    ended: int  # of its WaitEnded
+    workspace: str = DEFAULT_WORKSPACE
+    at: float = 0.0
+
+
 class Park(msgspec.Struct, frozen=True, kw_only=True):
     """Give the lease back until `due`. Refused (`woken`) when a message came since `seen`.
 
@@ -241,6 +256,7 @@ class Commit(msgspec.Struct, kw_only=True, gc=False):
     used: Sequence[Usage] = ()  # by steps: the run's row counts it
     marks: Sequence[Mark] = ()  # how far the run is: its row shows the last
     notifications: Sequence[PendingNotification] = ()  # to people, about what it writes
+    decided: Sequence[DecidedApproval] = ()
     events_only: bool = False  # sure to have no `then`, nor what follows it: most need no closer look
 
     @property
@@ -250,12 +266,13 @@ class Commit(msgspec.Struct, kw_only=True, gc=False):
 
 
 def cross_run(batch: Sequence[Commit]) -> list[Commit]:
-    """The commits that touch more than their own runs' rows; in one call, because most never do."""
+    """The commits that touch more than their own runs' rows, or tables that few do; in one call, because most
+    never do."""
     return [
         c
         for c in batch
         if not c.events_only
-        and (c.starts or c.deliveries or c.tickets_opened or c.tickets_closed or c.notifications)
+        and (c.starts or c.deliveries or c.tickets_opened or c.tickets_closed or c.notifications or c.decided)
     ]
 
 

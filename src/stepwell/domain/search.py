@@ -137,6 +137,47 @@ def first_waits(rows: Iterable[WaitRow], filter: WaitFilter) -> list[WaitRow]:
     return sorted(rows, key=lambda row: (row.opened_at, row.run_id, row.path), reverse=True)[: filter.limit]
 
 
+class DecidedRow(NamedTuple):
+    """An approval that was decided, with its WaitOpened, WaitEnded and Received; b"" if there is none."""
+
+    run_id: RunId
+    workflow: str
+    number: int  # of the run
+    path: str
+    name: str
+    ended: int  # seq of its WaitEnded
+    at: float
+    opened_at: float
+    opened: bytes
+    end: bytes
+    received: bytes
+
+
+class DecidedFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which decided approvals to list, the last one first; `before` is where the last page ended."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    before: str = ""
+    limit: int = 100
+
+    @property
+    def place(self) -> tuple[float, str, int]:
+        if not self.before:
+            return (NEVER, "", 0)
+        try:
+            at, run_id, ended = self.before.split("/")
+            return (float(at), run_id, int(ended))
+        except ValueError:
+            raise InvalidInput(
+                f"before is {excerpt(self.before)}", hint="pass the `next` of the page before"
+            ) from None
+
+
+def decided_place(row: DecidedRow) -> str:
+    """Where the list continues after this approval."""
+    return f"{row.at!r}/{row.run_id}/{row.ended}"
+
+
 class Bounds(NamedTuple):
     """A part of a list in the order of creation: since <= created_at, and (created_at, id) < (at, id)."""
 

@@ -13,6 +13,7 @@ import msgspec
 from stepwell.client.options import HistogramOptions, ListOptions
 from stepwell.client.search import (
     LIMIT_MAX,
+    DecidedInfo,
     RunBucket,
     RunCounts,
     Search,
@@ -104,6 +105,9 @@ class HttpSearch(Search):
         }
         return await self._pages(_List("/approvals", "waits", _wait), params, before, limit)
 
+    async def decided(self, *, before: str, limit: int) -> Page[DecidedInfo]:
+        return await self._pages(_List("/approvals/decided", "approvals", _decided), {}, before, limit)
+
     async def audit(self, *, before: str, limit: int) -> Page[AuditEntry]:
         def entry(fields: Fields) -> AuditEntry:
             return row_of(AuditEntry, fields, workspace=self._access.workspace)
@@ -133,6 +137,18 @@ class _Bucket(msgspec.Struct):
 
 class _Buckets(msgspec.Struct):
     buckets: list[_Bucket]
+
+
+class _DecidedTimes(msgspec.Struct):
+    opened_at: datetime
+    decided_at: datetime
+
+
+def _decided(fields: Fields) -> DecidedInfo:
+    times = msgspec.json.decode(msgspec.json.encode(fields), type=_DecidedTimes)
+    rest = {name: value for name, value in fields.items() if name not in _DecidedTimes.__struct_fields__}
+    info = msgspec.json.decode(msgspec.json.encode(rest), type=DecidedInfo)
+    return replace(info, opened_at=times.opened_at.timestamp(), decided_at=times.decided_at.timestamp())
 
 
 class _WaitTimes(msgspec.Struct):

@@ -142,6 +142,7 @@ RUNS = (
     read(f"{API}/histogram", search.count_by_time, "runs", errors=(422,)),
     read(f"{API}/waits", search.list_open_waits, "runs", errors=(422,)),
     read(f"{API}/approvals", search.list_approvals, "runs", errors=(422,)),
+    read(f"{API}/approvals/decided", search.list_decided, "runs", errors=(422,)),
     read(
         RUN,
         runs.get_run,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
-from stepwell.client.search import BUCKETS_MAX, WaitInfo
+from stepwell.client.search import BUCKETS_MAX, DecidedInfo, WaitInfo
 from stepwell.domain.search import Page
 from stepwell.errors import InvalidInput, excerpt
 from stepwell.server import cursor as cursors
@@ -159,6 +159,44 @@ async def list_approvals(
         name=name, assignee=assignee, roles=role or (), before=before, limit=limit
     )
     return _page(page, purpose)
+
+
+class DecidedApprovalView(BaseModel):
+    """An approval of some run that people, or time, decided."""
+
+    run: str
+    workflow: str
+    number: int
+    path: str
+    name: str
+    title: str
+    decision: str = Field(description="approved, denied or timed_out; '': not readable by this server")
+    by: str
+    reason: str
+    answer: Any
+    opened_at: datetime
+    decided_at: datetime
+
+
+class DecidedApprovalPage(BaseModel):
+    approvals: list[DecidedApprovalView]
+    cursor: str | None = Field(description="pass it to get the next page; null: this was the last")
+
+
+async def list_decided(request: Request, *, cursor: Cursor = "", limit: Limit = 50) -> DecidedApprovalPage:
+    """List decided approvals of all runs, the last one first: who decided what, and when."""
+    caller = caller_of(request)
+    purpose = ("decided", caller.principal.workspace)
+    before = cursors.read_text(cursor, *purpose) if cursor else ""
+    page = await caller.engine.decided_approvals(before=before, limit=limit)
+    after = cursors.write(page.next, *purpose) if page.next else None
+    return DecidedApprovalPage(approvals=[_decided_view(one) for one in page], cursor=after)
+
+
+def _decided_view(info: DecidedInfo) -> DecidedApprovalView:
+    fields = {name: getattr(info, name) for name in DecidedApprovalView.model_fields}
+    times = {name: views.moment(fields[name]) for name in ("opened_at", "decided_at")}
+    return DecidedApprovalView(**fields | times | {"answer": views.plain(info.answer)})
 
 
 def _page(page: Page[WaitInfo], purpose: tuple[str, ...]) -> views.OpenWaitPage:

@@ -48,7 +48,15 @@ from stepwell.domain.limits import Limit, LimitScope
 from stepwell.domain.queues import QueueUse
 from stepwell.domain.rates import RatedAnswer, RatedStart, StoredRate
 from stepwell.domain.scope_holds import ScopeHold
-from stepwell.domain.search import BucketCount, BucketFilter, RunCount, WaitFilter, WaitRow
+from stepwell.domain.search import (
+    BucketCount,
+    BucketFilter,
+    DecidedFilter,
+    DecidedRow,
+    RunCount,
+    WaitFilter,
+    WaitRow,
+)
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.errors import CodecMissing, StoreUnavailable
 from stepwell.store.administration import AccessStore, Maintenance, SecretStore
@@ -327,6 +335,10 @@ class Reading(Protocol):
 
     async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
         """The next open waits of all runs, newest first."""
+        ...
+
+    async def list_decided(self, filter: DecidedFilter) -> Sequence[DecidedRow]:
+        """The next decided approvals of all runs that are still here, the last one first."""
         ...
 
     async def read_tickets(self, run_id: RunId) -> Sequence[TicketRow]: ...

@@ -44,7 +44,7 @@ from stepwell.domain.fork.run_copy import RunCopy
 from stepwell.domain.ids import RunId
 from stepwell.domain.rates import Full, RatedAnswer, RatedStart
 from stepwell.domain.scope_holds import ScopeHold
-from stepwell.domain.search import WaitFilter, WaitRow, in_order
+from stepwell.domain.search import DecidedFilter, DecidedRow, WaitFilter, WaitRow, in_order
 from stepwell.domain.step_log import LINES_PAGE, LogLineRow, NewLogLine
 from stepwell.domain.triggers.trigger import (
     FIRE_MAX,
@@ -440,6 +440,17 @@ class EncodedStore(EncodedRecords):
             row._replace(
                 opened=row.opened and self._decode(row.opened),
                 reassigned=row.reassigned and self._decode(row.reassigned),
+            )
+            for row in rows
+        ]
+
+    async def list_decided(self, filter: DecidedFilter) -> Sequence[DecidedRow]:
+        rows = await self._store.list_decided(filter)
+        return [
+            row._replace(
+                opened=row.opened and self._decode(row.opened),
+                end=row.end and self._decode(row.end),
+                received=row.received and self._decode(row.received),
             )
             for row in rows
         ]

@@ -15,7 +15,7 @@ from stepwell.errors import StoreUnusable
 RUNS_AT_ONCE = 50
 
 # By run: each has a column `run_id`.
-RUN_TABLES = ("events", "tickets", "inbox", "waits", "step_logs", "run_terms")
+RUN_TABLES = ("events", "tickets", "inbox", "waits", "decided_approvals", "step_logs", "run_terms")
 WHOLE_TABLES = (
     *("definitions", "run_numbers", "switches", "limits", "holds", "start_rates"),
     *("start_windows", "codec_check", "credentials", "audit", "secrets", "published_events", "triggers"),

@@ -19,7 +19,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.commit import LogRow, RunFilter, RunRow
 from stepwell.domain.ids import RunId
 from stepwell.domain.records import Decide, RecordFilter, RecordPlace, StoredRecord
-from stepwell.domain.search import WaitFilter, WaitRow
+from stepwell.domain.search import DecidedFilter, DecidedRow, WaitFilter, WaitRow
 from stepwell.domain.step_log import LogLine, LogLineRow
 from stepwell.errors import CodecMissing, SearchRefused
 from stepwell.store.base import Store
@@ -122,6 +122,14 @@ class SealedStore(EncodedStore):
             for row in await self._store.list_waits(filter)
         ]
 
+    async def list_decided(self, filter: DecidedFilter) -> Sequence[DecidedRow]:
+        return [
+            row._replace(opened=_sealed_wait("approval", row.name), end=b"", received=b"")
+            if is_sealed(row.end)
+            else row
+            for row in await self._store.list_decided(filter)
+        ]
+
     async def read_log(
         self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
     ) -> Sequence[LogRow]:
@@ -199,7 +207,11 @@ def _empty(kind: Any) -> object:
 
 
 def _opened(row: WaitRow) -> bytes:
-    opened = {"what": row.what, "name": row.name, "key": row.key}
+    return _sealed_wait(row.what, row.name, row.key)
+
+
+def _sealed_wait(what: str, name: str, key: str = "") -> bytes:
+    opened = {"what": what, "name": name, "key": key}
     return msgspec.json.encode(dict(_stand_in(ev.KIND[ev.WaitOpened])) | opened | SEALED)
 
 

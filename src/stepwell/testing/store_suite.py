@@ -32,7 +32,7 @@ from stepwell.testing.stores.repeated_commits import RepeatRules
 from stepwell.testing.stores.reroute import RerouteRules
 from stepwell.testing.stores.scene import MakeStore, Scene, checked
 from stepwell.testing.stores.scope_holds import ScopeHoldRules, TestRunRules
-from stepwell.testing.stores.search import BucketRules, CountRules, FindRules, OpenWaitRules
+from stepwell.testing.stores.search import BucketRules, CountRules, DecidedRules, FindRules, OpenWaitRules
 from stepwell.testing.stores.secrets import SecretRules
 from stepwell.testing.stores.shared_limits import ReachRules
 from stepwell.testing.stores.starts import StartRules
@@ -80,6 +80,7 @@ class StoreSuite(
     BucketRules,
     CountRules,
     OpenWaitRules,
+    DecidedRules,
     DefinitionRules,
     CopyRules,
     RemoveRules,

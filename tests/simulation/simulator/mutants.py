@@ -117,7 +117,7 @@ class TwoTransactions(MemoryStore):
         await asyncio.sleep(0.03)
         for commit, result in zip(batch, results, strict=True):
             if result.outcome is Outcome.OK:
-                self._reach_out(replace(commit, tickets_closed=()))
+                self._reach_out(replace(commit, tickets_closed=()), result.at)
         return results
 
 

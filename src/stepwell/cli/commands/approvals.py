@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from stepwell.cli.options import By, Limit, Reason, Run, json_value, pairs
 from stepwell.cli.output import Column
 from stepwell.cli.session import CliSession
 from stepwell.cli.text import short_time, time_text
-from stepwell.errors import AlreadyDecided
+from stepwell.errors import AlreadyDecided, InvalidInput
 
 if TYPE_CHECKING:
     from stepwell.client import RunHandle
@@ -25,7 +26,12 @@ Fields = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="
 Answer = Annotated[str | None, typer.Option("--answer", metavar="JSON", help="The whole answer as JSON.")]
 
 
-@commands.add("list", "stepwell approvals list", "stepwell approvals list --assignee ann --role finance")
+@commands.add(
+    "list",
+    "stepwell approvals list",
+    "stepwell approvals list --assignee ann --role finance",
+    "stepwell approvals list --done",
+)
 async def list_(
     session: CliSession,
     assignee: Annotated[
@@ -33,9 +39,17 @@ async def list_(
     ] = "",
     role: Roles = [],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only approvals of this name.")] = "",
+    done: Annotated[
+        bool, typer.Option("--done", help="Those that were decided, the last one first.")
+    ] = False,
     limit: Limit = 50,
 ) -> None:
     """List the open approvals of all runs, newest first."""
+    if done:
+        if assignee or role or name:
+            raise InvalidInput("--done lists all decided approvals", hint="leave out the other filters")
+        await _list_decided(session, limit)
+        return
     async with session.client() as client:
         rows = list(await client.approvals(name=name, assignee=assignee, roles=role, limit=limit))
         now = await session.now(client)
@@ -54,6 +68,30 @@ async def list_(
     ]
     end = f"decide one: {session.command('approvals approve RUN')}"
     session.out.table(heads, rows, empty="nothing waits for a decision", end=end)
+
+
+async def _list_decided(session: CliSession, limit: int) -> None:
+    async with session.client() as client:
+        rows = list(await client.decided_approvals(limit=limit))
+        now = await session.now(client)
+    if session.out.as_json:
+        times = ("opened_at", "decided_at")
+        session.out.json(
+            [asdict(row) | {each: time_text(getattr(row, each)) for each in times} for row in rows]
+        )
+        return
+    heads = [
+        Column("RUN", lambda row: str(row.run)),
+        Column("WORKFLOW", lambda row: f"{row.workflow} #{row.number}"),
+        Column("APPROVAL", lambda row: str(row.title or row.name), share=2),
+        Column("DECISION", lambda row: str(row.decision).replace("_", " ")),
+        Column("BY", lambda row: str(row.by)),
+        Column(
+            "WHEN", lambda row: time_text(row.decided_at) or "", lambda row: short_time(row.decided_at, now)
+        ),
+        Column("REASON", lambda row: str(row.reason), share=1),
+    ]
+    session.out.table(heads, rows, empty="nothing was decided yet")
 
 
 def _data(row: WaitInfo) -> dict[str, Any]:

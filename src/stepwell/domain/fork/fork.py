@@ -72,6 +72,7 @@ def fork_run(copy: RunCopy, origin: ev.Origin, edits: Edits, identity: ForkIdent
         tickets=[_ticket(copy, len(log), base, identity.now, log[-1].at)],
         inbox=(),
         waits=(),
+        decided=(),
         lines=(),
         done=None,
         total=None,

@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepwell.domain.commit import Identity, InboxRow, LogRow, Message, NewRun, NewWait, identity
+from stepwell.domain.commit import (
+    DecidedApproval,
+    Identity,
+    InboxRow,
+    LogRow,
+    Message,
+    NewRun,
+    NewWait,
+    identity,
+)
 from stepwell.domain.events import Failed, Problem, written
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import EndNotice, child_ended
@@ -67,6 +76,7 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     tickets: Sequence[TicketCopy] = ()
     inbox: Sequence[InboxRow] = ()
     waits: Sequence[NewWait] = ()
+    decided: Sequence[DecidedApproval] = ()
     started_by: str = ""
     lines: Sequence[LogLineRow] = ()  # what its steps logged and printed
     words: Sequence[str] = ()  # of its error, if it is to be found by them
@@ -95,6 +105,10 @@ RUN_COLUMNS = (
 
 # The columns of `waits` after the run's id.
 WAIT_COLUMNS = tuple(name for name in NewWait.__struct_fields__ if name != "timeout")
+
+
+# The columns of `decided_approvals` after the run's id.
+DECIDED_COLUMNS = DecidedApproval.__struct_fields__
 
 
 def refused_child(new: NewRun, at: float) -> tuple[RunCopy, Message | None]:

@@ -91,6 +91,7 @@ class ReceivedMessage:
     what: str
     name: str
     payload: Raw
+    seq: int  # of its Received; 0: it is none
 
 
 class Opening(NamedTuple):
@@ -235,7 +236,9 @@ def absorb(journal: Journal, event: Event) -> None:
                     journal.keys.pop(fact.key, None)  # a fitting decision may follow
             else:
                 name = fact.choice or fact.name
-                journal.messages[fact.key] = ReceivedMessage(fact.key, fact.what, name, fact.payload)
+                journal.messages[fact.key] = ReceivedMessage(
+                    fact.key, fact.what, name, fact.payload, event.seq
+                )
         case ev.ChildStarted():
             _child_started(journal, event, fact)
         case ev.ValueRecorded():
@@ -302,7 +305,7 @@ def called_back(path: str, started: ev.ChildStarted | None, ended: ev.ChildEnded
     """The message that a child's result is to the machine which started it with `trigger=`."""
     if started is None or not started.trigger or ended.status != "completed":
         return None
-    return ReceivedMessage(f"child/{path}", "signal", started.trigger, ended.result)
+    return ReceivedMessage(f"child/{path}", "signal", started.trigger, ended.result, 0)
 
 
 def _step_failed(journal: Journal, event: Event, fact: ev.StepFailed) -> None:
@@ -420,7 +423,7 @@ def _forget(journal: Journal, base: ev.Continued | ev.TransitionCompleted, prefi
     journal.messages = {}
     for i, signal in enumerate(base.carried):
         key = signal.key or f"{prefix}/{i}"
-        journal.messages[key] = ReceivedMessage(key, "signal", signal.name, signal.payload)
+        journal.messages[key] = ReceivedMessage(key, "signal", signal.name, signal.payload, 0)
     journal.keys = dict.fromkeys(base.keys)
     journal.cursors = read_cursors(base.cursors, base.keys, journal.last_at)
 

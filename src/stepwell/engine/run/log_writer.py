@@ -13,6 +13,7 @@ from stepwell.domain.commit import (
     Claim,
     Commit,
     Committed,
+    DecidedApproval,
     Finish,
     Message,
     NewEvent,
@@ -103,6 +104,7 @@ class Rest(msgspec.Struct, eq=False):
     used: list[Usage] = []
     marks: list[Mark] = []
     notifications: list[PendingNotification] = []
+    decided: list[DecidedApproval] = []
 
 
 _log = logging.getLogger("stepwell.engine")
@@ -182,6 +184,9 @@ class LogWriter:
 
     def close_waits(self, paths: Iterable[str]) -> None:
         self.draft.rest.waits_closed.extend(paths)
+
+    def keep_decided(self, approval: DecidedApproval) -> None:
+        self.draft.rest.decided.append(approval)
 
     def open_ticket(self, ticket: NewTicket) -> None:
         self.draft.rest.tickets_opened.append(ticket)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stepwell.domain import events as ev
 from stepwell.domain.approvals import denies
-from stepwell.domain.commit import NEVER, InboxRow, NewWait, PublishedEvent
+from stepwell.domain.commit import NEVER, DecidedApproval, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
 from stepwell.domain.holds import HOLD, read_hold
 from stepwell.domain.ids import RunId
@@ -51,6 +51,7 @@ class Waits:
         self._workspace = journal.accepted.workspace
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
         self._open: dict[str, WaitCall] = {}
+        self._asked: dict[str, int] = {}  # seqs of approvals that were asked for since the claim
         self._broadcasts: Broadcasts | None = None  # most runs hear none
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals = Signals()
@@ -127,6 +128,8 @@ class Waits:
             bar_starter=call.bar_starter,
         )
         run.record(fact, call.path)
+        if call.what == "approval":
+            self._asked[call.path] = writer.barrier
         if call.timeout is not None:
             writer.due(call.path, call.timeout)
         if call.what in ("approval", "trigger"):
@@ -168,13 +171,30 @@ class Waits:
     def time_out(self, call: WaitCall) -> None:
         self._end(call, ev.WaitEnded(outcome="timed_out"))
 
-    def _end(self, call: WaitCall, fact: ev.WaitEnded) -> None:
+    def _end(self, call: WaitCall, fact: ev.WaitEnded, received: int = 0) -> None:
         self._open.pop(call.path, None)
         self._approvals.pop(call.path, None)
         self._run.timers.dues.pop(call.path, None)
         self._run.writer.forget_due(call.path)
         self._run.record(fact, call.path)
         self._run.writer.close_waits((call.path,))
+        if call.what == "approval":
+            self._keep_decided(call, received)
+
+    def _keep_decided(self, call: WaitCall, received: int) -> None:
+        """Let the list of all decided approvals have it."""
+        opened, asked = self._asked.pop(call.path, 0), self._run.journal.opened.get(call.path)
+        if not opened and asked is not None:
+            opened = asked.seq
+        decided = DecidedApproval(
+            path=call.path,
+            name=call.name,
+            opened=opened,
+            received=received,
+            ended=self._run.writer.barrier,
+            workspace=self._workspace,
+        )
+        self._run.writer.keep_decided(decided)
 
     def withdraw(self, call: WaitCall) -> None:
         run = self._run
@@ -316,7 +336,7 @@ class Waits:
             id=id,
         )
         self._run.record(fact)
-        return ReceivedMessage(row.key, row.kind, choice or row.name, payload)
+        return ReceivedMessage(row.key, row.kind, choice or row.name, payload, self._run.writer.barrier)
 
     def _queue(self, message: ReceivedMessage) -> None:
         """Queue a signal until a wait takes it; an open wait takes it at once."""
@@ -348,7 +368,7 @@ class Waits:
 
     def _answer(self, call: WaitCall, message: ReceivedMessage) -> None:
         self._run.journal.taken[message.key] = message
-        self._end(call, ev.WaitEnded(outcome="answered", received=message.key))
+        self._end(call, ev.WaitEnded(outcome="answered", received=message.key), message.seq)
 
     def _fits(self, call: WaitCall, message: ReceivedMessage) -> bool:
         """An answer that is not of the wait's type is set aside in the log; the wait continues."""

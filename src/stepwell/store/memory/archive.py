@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from stepwell.domain.commit import PublishedEvent, RunRow, Started, identity
 from stepwell.domain.fork.run_copy import Purged, Removal, RunCopy, TicketCopy
@@ -49,6 +50,7 @@ class MemoryArchive(Tables):
             tickets=[_ticket_copy(ticket) for ticket in tickets],
             inbox=sorted(self._inbox.get(run_id, {}).values(), key=lambda row: row.n),
             waits=waits,
+            decided=[one for (owner, _), one in sorted(self._decided_approvals.items()) if owner == run_id],
             lines=list(self._step_logs.get(run_id, {}).values()),
         )
 
@@ -87,7 +89,9 @@ class MemoryArchive(Tables):
             self._tickets[copy.id, t.path] = Ticket(copy.id, **t._asdict(), lane="" if t.path else copy.lane)
         self._inbox[copy.id] = {row.key: row for row in copy.inbox}
         for wait in copy.waits:
-            self._waits[copy.id, wait.path] = msgspec.structs.replace(wait, workspace=copy.workspace)
+            self._waits[copy.id, wait.path] = replace(wait, workspace=copy.workspace)
+        for one in copy.decided:
+            self._decided_approvals[copy.id, one.ended] = replace(one, workspace=copy.workspace)
         if copy.lines:
             self._step_logs[copy.id] = {(row.path, row.attempt, row.key): row for row in copy.lines}
 
@@ -148,6 +152,8 @@ class MemoryArchive(Tables):
         for run_id in tree:
             row = self._runs.pop(run_id).row
             self._step_logs.pop(run_id, None)
+            for key in [key for key in self._decided_approvals if key[0] == run_id]:
+                del self._decided_approvals[key]
             del self._known[identity(row.workspace, row.key, run_id)]
 
 

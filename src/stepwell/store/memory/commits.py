@@ -54,7 +54,7 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
             self._waits.pop((commit.run_id, path), None)
         if commit.used or commit.marks:
             self._count(commit)
-        notices = self._reach_out(commit)
+        notices = self._reach_out(commit, at)
         if isinstance(commit.then, Park):
             self._park(ticket, commit.then)
         elif isinstance(commit.then, Finish):
@@ -82,7 +82,7 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
             cost=row.cost + new.cost,
         )
 
-    def _reach_out(self, commit: Commit) -> list[Message]:
+    def _reach_out(self, commit: Commit, at: float) -> list[Message]:
         """Return the notices of children that were refused."""
         now, notices = self._clock(), []
         for path in commit.tickets_closed:
@@ -100,6 +100,8 @@ class MemoryCommits(MemoryStarts, MemoryArchive):
         for message in commit.deliveries:
             self._deliver(message)
         self._notify(commit.notifications)
+        for one in commit.decided:
+            self._decided_approvals[commit.run_id, one.ended] = replace(one, at=at)
         return notices
 
     def _park(self, ticket: Ticket, park: Park) -> None:

@@ -8,6 +8,8 @@ from stepwell.domain.commit import RunFilter, RunRow
 from stepwell.domain.search import (
     BucketCount,
     BucketFilter,
+    DecidedFilter,
+    DecidedRow,
     RunCount,
     WaitFilter,
     WaitRow,
@@ -74,3 +76,27 @@ class MemorySearch(MemoryReads):
                 )
             )
         return first_waits(rows, filter)
+
+    async def list_decided(self, filter: DecidedFilter) -> Sequence[DecidedRow]:
+        places = sorted(
+            (
+                (one.at, run_id, one.ended)
+                for (run_id, _), one in self._decided_approvals.items()
+                if one.workspace == filter.workspace
+            ),
+            reverse=True,
+        )
+        rows = []
+        for at, run_id, ended in [place for place in places if place < filter.place][: filter.limit]:
+            one, run = self._decided_approvals[run_id, ended], self._runs[run_id]
+            opened, received = (run.log[seq - 1] if seq else None for seq in (one.opened, one.received))
+            rows.append(
+                DecidedRow(
+                    *(run_id, run.row.workflow, run.row.number, one.path, one.name, ended, at),
+                    opened_at=opened.at if opened else 0.0,
+                    opened=opened.payload if opened else b"",
+                    end=run.log[ended - 1].payload,
+                    received=received.payload if received else b"",
+                )
+            )
+        return rows

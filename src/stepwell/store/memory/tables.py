@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stepwell.domain.access import AuditEntry, Credential
 from stepwell.domain.alerts import Alert
 from stepwell.domain.commit import (
+    DecidedApproval,
     Definition,
     Delivery,
     DrainRequest,
@@ -88,6 +89,9 @@ class Tables:
         self._tickets: dict[tuple[RunId, str], Ticket] = {}
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
+        self._decided_approvals: dict[
+            tuple[RunId, int], DecidedApproval
+        ] = {}  # by run, and the seq of its end
         self._published: dict[str, PublishedEvent] = {}
         self._event_times: dict[tuple[str, str], float] = {}  # by workspace and name: of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}

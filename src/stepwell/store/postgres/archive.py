@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
-from stepwell.domain.fork.run_copy import RUN_COLUMNS, WAIT_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.commit import DecidedApproval, InboxRow, LogRow, NewWait, Started
+from stepwell.domain.fork.run_copy import (
+    DECIDED_COLUMNS,
+    RUN_COLUMNS,
+    WAIT_COLUMNS,
+    Purged,
+    Removal,
+    RunCopy,
+    TicketCopy,
+)
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LogLineRow
@@ -46,6 +54,7 @@ class PgArchive:
         tickets = await connection.fetch(self._sql["copy_tickets"], run_id)
         inbox = await connection.fetch(self._sql["copy_inbox"], run_id)
         waits = await connection.fetch(self._sql["copy_waits"], run_id)
+        decided = await connection.fetch(self._sql["copy_decided"], run_id)
         lines = await connection.fetch(self._sql["copy_lines"], run_id)
         return RunCopy(
             **row | {"status": Status(row["status"])},
@@ -53,6 +62,7 @@ class PgArchive:
             tickets=[TicketCopy(*ticket) for ticket in tickets],
             inbox=[InboxRow(*message) for message in inbox],
             waits=[NewWait(**dict(wait)) for wait in waits],
+            decided=[DecidedApproval(**dict(row)) for row in decided],
             lines=[LogLineRow(*line) for line in lines],
         )
 
@@ -146,6 +156,7 @@ class PgArchive:
             await connection.execute(self._sql["delete_events"], gone)
             await connection.execute(self._sql["delete_lines"], gone)
             await connection.execute(self._sql["delete_terms"], gone)
+            await connection.execute(self._sql["delete_decided"], gone)
             await connection.execute(self._sql["delete_runs"], gone)
         return len(gone)
 
@@ -178,11 +189,20 @@ def _rows(copies: Sequence[RunCopy], numbers: Mapping[str, int]) -> dict[str, li
             for copy in copies
             for wait in copy.waits
         ],
+        "restore_decided": [
+            decided_values(copy.id, replace(one, workspace=copy.workspace))
+            for copy in copies
+            for one in copy.decided
+        ],
         "restore_line": [(copy.id, *line) for copy in copies for line in copy.lines],
         "restore_term": [
             (copy.id, term, copy.workspace, copy.created_at) for copy in copies for term in copy.terms
         ],
     }
+
+
+def decided_values(run_id: str, one: DecidedApproval) -> tuple[object, ...]:
+    return (run_id, *(getattr(one, name) for name in DECIDED_COLUMNS))
 
 
 def _run_row(copy: RunCopy) -> tuple[object, ...]:

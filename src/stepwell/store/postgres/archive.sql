@@ -51,6 +51,12 @@ FROM stepwell.waits
 WHERE run_id = $1
 ORDER BY path;
 
+-- name: copy_decided
+SELECT path, name, opened, received, ended, workspace, at
+FROM stepwell.decided_approvals
+WHERE run_id = $1
+ORDER BY ended;
+
 -- name: runs_in_the_way
 -- Which of the runs to restore exist by id or key. Two lookups, because no single index answers an OR. The
 -- lookup by key asks for the first key from there on: for an equality the planner, while the table is small,
@@ -108,6 +114,10 @@ INSERT INTO stepwell.waits (
     run_id, path, kind, name, key, since, workspace, what, seq, opened_at, due_at
 )
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: restore_decided
+INSERT INTO stepwell.decided_approvals (run_id, path, name, opened, received, ended, workspace, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: restore_term
 INSERT INTO stepwell.run_terms (run_id, term, workspace, created_at)

@@ -29,7 +29,7 @@ from stepwell.domain.fence import was_already_written
 from stepwell.domain.fork.run_copy import refused_child
 from stepwell.domain.search import word_terms
 from stepwell.domain.usage import figures_of
-from stepwell.store.postgres.archive import write_copies
+from stepwell.store.postgres.archive import decided_values, write_copies
 from stepwell.store.postgres.database import Database
 from stepwell.store.postgres.messages import PgMessages
 from stepwell.store.postgres.notifications import write_notifications
@@ -138,9 +138,19 @@ class PgCommits:
         """Lock own, remote and target tickets in one statement, then write for the accepted members."""
         await connection.fetch(self._sql["lock_tickets"], *_tickets_to_lock(batch))
         results = await self.write_commits(connection, batch)
-        accepted = [
-            commit for commit, result in zip(batch, results, strict=True) if result.outcome is Outcome.OK
+        written = [
+            (commit, result.at)
+            for commit, result in zip(batch, results, strict=True)
+            if result.outcome is Outcome.OK
         ]
+        accepted = [commit for commit, _ in written]
+        decided = [
+            decided_values(commit.run_id, replace(one, at=at))
+            for commit, at in written
+            for one in commit.decided
+        ]
+        if decided:
+            await connection.execute(self._sql["write_decided"], *columns(decided, 8))
         figures = [figures_of(one.run_id, one.used, one.marks) for one in counting(accepted)]
         if figures:
             await connection.execute(self._sql["count_figures"], *columns(figures, 7))

@@ -14,6 +14,7 @@
 --   run_counts        how many runs there are; run_count_changes: what is not added to it yet.
 --   waits             what a run waits for and others must find: signals, broadcast events, decisions; and how
 --                     far it has taken events (kind cursor).
+--   decided_approvals approvals that were decided, and which events say how, for lists over all runs
 --   published_events  broadcast events, kept for a while.
 --   event_names       whose turn it is: events of one name are emitted one after the other.
 --   workers           live processes; the heartbeat is one row update a process.
@@ -333,6 +334,21 @@ CREATE INDEX waits_event ON stepwell.waits (workspace, name, key, run_id) WHERE 
 
 -- What events are kept for runs that wait for them, or may do so later.
 CREATE INDEX waits_cursor ON stepwell.waits (workspace, name, key, since) WHERE kind IN ('event', 'cursor');
+
+-- Approvals that were decided, of all runs, the last one first.
+CREATE TABLE stepwell.decided_approvals (
+    run_id text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    opened integer NOT NULL, -- seq of its wait_opened event
+    received integer NOT NULL, -- of the decision; 0: it timed out
+    ended integer NOT NULL,
+    workspace text COLLATE "C" NOT NULL,
+    at double precision NOT NULL,
+    PRIMARY KEY (run_id, ended)
+);
+
+CREATE INDEX decided_approvals_at ON stepwell.decided_approvals (workspace, at, run_id, ended);
 
 CREATE TABLE stepwell.published_events (
     id text COLLATE "C" PRIMARY KEY,

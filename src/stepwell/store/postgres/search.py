@@ -10,6 +10,8 @@ from stepwell.domain.search import (
     USUAL_TRIGGER,
     BucketCount,
     BucketFilter,
+    DecidedFilter,
+    DecidedRow,
     RunCount,
     WaitFilter,
     WaitRow,
@@ -75,6 +77,10 @@ class PgSearch:
             return await connection.execute(self._sql["fold_counts"])
 
         await self._db.write("fold_counts", self._db.side_slots, work, single=True)
+
+    async def list_decided(self, filter: DecidedFilter) -> Sequence[DecidedRow]:
+        rows = await self._reads.fetch("list_decided", filter.workspace, *filter.place, filter.limit)
+        return [DecidedRow(**dict(row)) for row in rows]
 
     async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:
         values = (filter.workspace, list(filter.whats), *filter.place, filter.limit)

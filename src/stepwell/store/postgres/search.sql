@@ -354,6 +354,45 @@ WHERE run_id = $1
 DELETE FROM stepwell.run_terms
 WHERE run_id = ANY ($1::text[]);
 
+-- name: delete_decided
+DELETE FROM stepwell.decided_approvals
+WHERE run_id = ANY ($1::text[]);
+
+-- name: write_decided
+INSERT INTO stepwell.decided_approvals (run_id, path, name, opened, received, ended, workspace, at)
+SELECT *
+FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::text[], $8::float8[]
+) AS d
+ON CONFLICT DO NOTHING;
+
+-- name: list_decided
+SELECT
+    d.run_id, r.workflow, r.number, d.path, d.name, d.ended, d.at,
+    coalesce(o.at, 0) AS opened_at, coalesce(o.payload, '') AS opened, coalesce(e.payload, '') AS end,
+    coalesce(m.payload, '') AS received
+FROM (
+    SELECT x.*
+    FROM stepwell.decided_approvals AS x
+    WHERE x.workspace = $1::text
+        AND (x.at, x.run_id, x.ended) < ($2::float8, $3::text, $4::int)
+    ORDER BY x.at DESC, x.run_id DESC, x.ended DESC
+    LIMIT $5::int
+) AS d
+CROSS JOIN LATERAL (
+    SELECT x.workflow, x.number FROM stepwell.runs AS x WHERE x.id = d.run_id OFFSET 0
+) AS r
+LEFT JOIN LATERAL (
+    SELECT x.at, x.payload FROM stepwell.events AS x WHERE x.run_id = d.run_id AND x.seq = d.opened OFFSET 0
+) AS o ON true
+LEFT JOIN LATERAL (
+    SELECT x.payload FROM stepwell.events AS x WHERE x.run_id = d.run_id AND x.seq = d.ended OFFSET 0
+) AS e ON true
+LEFT JOIN LATERAL (
+    SELECT x.payload FROM stepwell.events AS x WHERE x.run_id = d.run_id AND x.seq = d.received OFFSET 0
+) AS m ON true
+ORDER BY d.at DESC, d.run_id DESC, d.ended DESC;
+
 -- name: list_waits
 SELECT w.*, coalesce(e.payload, '') AS opened, coalesce(m.payload, '') AS reassigned
 FROM unnest($2::text[]) AS k (what)

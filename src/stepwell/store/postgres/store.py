@@ -116,7 +116,7 @@ class PostgresStore:
         search = PgSearch(db, reads)
         self.list_runs, self.count_runs = search.list_runs, search.count_runs
         self.count_buckets = search.count_buckets
-        self.list_waits = search.list_waits
+        self.list_waits, self.list_decided = search.list_waits, search.list_decided
         self._workers = workers = PgWorkers(db, search)
         self.heartbeat, self.deregister, self.reap = workers.heartbeat, workers.deregister, workers.reap
         self.drain = workers.drain

@@ -6,8 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stepwell.domain.commit import InboxRow, LogRow, NewWait, Started
-from stepwell.domain.fork.run_copy import RUN_COLUMNS, WAIT_COLUMNS, Purged, Removal, RunCopy, TicketCopy
+from stepwell.domain.commit import DecidedApproval, InboxRow, LogRow, NewWait, Started
+from stepwell.domain.fork.run_copy import (
+    DECIDED_COLUMNS,
+    RUN_COLUMNS,
+    WAIT_COLUMNS,
+    Purged,
+    Removal,
+    RunCopy,
+    TicketCopy,
+)
 from stepwell.domain.ids import RunId
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LogLineRow
@@ -43,6 +51,10 @@ def _copy(session: Session, run_id: str) -> RunCopy:
         waits=[
             NewWait(**dict(zip(WAIT_COLUMNS, wait, strict=True)))
             for wait in session.rows("copy_waits", run_id)
+        ],
+        decided=[
+            DecidedApproval(**dict(zip(DECIDED_COLUMNS, row, strict=True)))
+            for row in session.rows("copy_decided", run_id)
         ],
         lines=[LogLineRow(*line) for line in session.rows("read_run_lines", run_id, 0, _ALL)],
     )
@@ -95,11 +107,17 @@ def write_copy(session: Session, copy: RunCopy) -> None:
     session.many("insert_message", ((copy.id, *message) for message in copy.inbox))
     waits = [replace(wait, workspace=copy.workspace) for wait in copy.waits]
     session.many("put_wait", (wait_values(copy.id, wait) for wait in waits))
+    decided = [replace(one, workspace=copy.workspace) for one in copy.decided]
+    session.many("put_decided", (decided_values(copy.id, one) for one in decided))
     session.many("restore_line", ((copy.id, *line) for line in copy.lines))
 
 
 def wait_values(run_id: str, wait: NewWait) -> tuple[object, ...]:
     return (run_id, *(getattr(wait, name) for name in WAIT_COLUMNS))
+
+
+def decided_values(run_id: str, one: DecidedApproval) -> tuple[object, ...]:
+    return (run_id, *(getattr(one, name) for name in DECIDED_COLUMNS))
 
 
 def remove(session: Session, run_id: RunId) -> Removal:
@@ -138,5 +156,5 @@ def purge_events(session: Session, older_than: float) -> int:
 
 def _drop(session: Session, ids: Iterable[str]) -> None:
     rows = [(run_id,) for run_id in ids]
-    for name in ("delete_events", "delete_lines", "delete_terms", "delete_run"):
+    for name in ("delete_events", "delete_lines", "delete_terms", "delete_decided", "delete_run"):
         session.many(name, rows)

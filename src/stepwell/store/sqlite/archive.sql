@@ -37,6 +37,12 @@ FROM waits
 WHERE run_id = ?1
 ORDER BY path;
 
+-- name: copy_decided
+SELECT path, name, opened, received, ended, workspace, at
+FROM decided_approvals
+WHERE run_id = ?1
+ORDER BY ended;
+
 -- name: runs_in_the_way
 -- Which of the runs to restore exist by id or key.
 SELECT wanted.key AS i, runs.id, runs.workspace, runs.key, runs.digest

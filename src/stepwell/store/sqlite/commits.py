@@ -24,7 +24,7 @@ from stepwell.domain.fence import check_fence, due_after, was_already_written
 from stepwell.domain.fork.run_copy import refused_child
 from stepwell.domain.search import word_terms
 from stepwell.domain.usage import figures_of
-from stepwell.store.sqlite.archive import wait_values, write_copy
+from stepwell.store.sqlite.archive import decided_values, wait_values, write_copy
 from stepwell.store.sqlite.errors import BAD_VALUE
 from stepwell.store.sqlite.messages import InboxWriter, deliver
 from stepwell.store.sqlite.notifications import add_notifications
@@ -166,13 +166,20 @@ def _note(session: Session, accepted: Sequence[tuple[Commit, Fence, float]]) -> 
 def _reach_out(
     session: Session, accepted: Sequence[tuple[Commit, Fence, float]]
 ) -> tuple[dict[str, int], list[Message]]:
-    """Write remote tickets, new runs and messages.
+    """Write decided approvals, remote tickets, new runs and messages.
 
     Return how often each member woke itself, and the notices of children that were refused.
     """
     if not cross_run([member for member, _, _ in accepted]):
         return {}, []
     reaching = [(member, fence) for member, fence, _ in accepted if member.cross_run]
+    decided = [
+        decided_values(member.run_id, replace(one, at=at))
+        for member, _, at in accepted
+        for one in member.decided
+    ]
+    if decided:
+        session.many("put_decided", decided)
     now = session.now
     closed = [(member.run_id, path) for member, _ in reaching for path in member.tickets_closed]
     if closed:

@@ -80,6 +80,10 @@ INSERT OR REPLACE INTO waits (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: put_decided
+INSERT OR REPLACE INTO decided_approvals (run_id, path, name, opened, received, ended, workspace, at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
 -- name: delete_wait
 DELETE FROM waits
 WHERE run_id = ?1 AND path = ?2;

@@ -15,6 +15,7 @@
 --   run_counts        how many runs there are, kept by triggers
 --   waits             open waits that others must find: signals, broadcast events and decisions; and how far
 --                     runs have taken events (kind cursor)
+--   decided_approvals approvals that were decided, and which events say how, for lists over all runs
 --   published_events  broadcast events, kept for a while for runs that are about to wait
 --   workers           live processes; a lease runs on the host's boot clock (`boot` says which boot);
 --                     `drain` is a request to stop: JSON with who asked for it, when and why
@@ -243,6 +244,21 @@ CREATE INDEX waits_event ON waits (workspace, name, key, run_id, since, path) WH
 
 -- What events are kept for runs that wait for them, or may do so later.
 CREATE INDEX waits_cursor ON waits (workspace, name, key, since) WHERE kind IN ('event', 'cursor');
+
+-- Approvals that were decided, of all runs, the last one first.
+CREATE TABLE decided_approvals (
+    run_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    name TEXT NOT NULL,
+    opened INTEGER NOT NULL, -- seq of its wait_opened event
+    received INTEGER NOT NULL, -- of the decision; 0: it timed out
+    ended INTEGER NOT NULL,
+    workspace TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (run_id, ended)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX decided_approvals_at ON decided_approvals (workspace, at, run_id, ended);
 
 CREATE TABLE published_events (
     id TEXT NOT NULL PRIMARY KEY,

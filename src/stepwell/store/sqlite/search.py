@@ -11,6 +11,8 @@ from stepwell.domain.search import (
     USUAL_TRIGGER,
     BucketCount,
     BucketFilter,
+    DecidedFilter,
+    DecidedRow,
     RunCount,
     WaitFilter,
     WaitRow,
@@ -118,6 +120,11 @@ def count_buckets(session: Session, filter: BucketFilter) -> Sequence[BucketCoun
     finally:
         session.run("commit")
     return shown_buckets(stored, owned, filter)
+
+
+def list_decided(session: Session, filter: DecidedFilter) -> Sequence[DecidedRow]:
+    rows = session.rows("list_decided", filter.workspace, *filter.place, filter.limit)
+    return [DecidedRow(*row) for row in rows]
 
 
 def list_waits(session: Session, filter: WaitFilter) -> Sequence[WaitRow]:

@@ -204,6 +204,10 @@ WHERE run_id = ?1 AND term >= 'word:' AND term < 'word;';
 DELETE FROM run_terms
 WHERE run_id = ?1;
 
+-- name: delete_decided
+DELETE FROM decided_approvals
+WHERE run_id = ?1;
+
 -- name: found_waits
 SELECT
     waits.run_id, runs.workflow, runs.number, waits.path, waits.what, waits.name, waits.key, waits.opened_at,
@@ -260,3 +264,18 @@ WHERE waits.workspace = ?1
     AND (waits.opened_at, waits.run_id, waits.path) < (?3, ?4, ?5)
 ORDER BY waits.opened_at DESC, waits.run_id DESC, waits.path DESC
 LIMIT ?6;
+
+-- name: list_decided
+SELECT
+    decided.run_id, runs.workflow, runs.number, decided.path, decided.name, decided.ended, decided.at,
+    coalesce(opened.at, 0.0), coalesce(opened.payload, x''), coalesce(ended.payload, x''),
+    coalesce(received.payload, x'')
+FROM decided_approvals AS decided INDEXED BY decided_approvals_at
+CROSS JOIN runs ON runs.id = decided.run_id
+LEFT JOIN events AS opened ON opened.run_id = decided.run_id AND opened.seq = decided.opened
+LEFT JOIN events AS ended ON ended.run_id = decided.run_id AND ended.seq = decided.ended
+LEFT JOIN events AS received ON received.run_id = decided.run_id AND received.seq = decided.received
+WHERE decided.workspace = ?1
+    AND (decided.at, decided.run_id, decided.ended) < (?2, ?3, ?4)
+ORDER BY decided.at DESC, decided.run_id DESC, decided.ended DESC
+LIMIT ?5;

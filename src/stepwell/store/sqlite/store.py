@@ -143,6 +143,7 @@ class SqliteStore:
     count_runs = _read(search.count_runs)
     count_buckets = _read(search.count_buckets)
     list_waits = _read(search.list_waits)
+    list_decided = _read(search.list_decided)
     read_tickets = _read(reads.read_tickets)
     read_queues = _read(reads.read_queues)
     read_schema = _read(database_file.read_schema)

@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from stepwell.domain.commit import NewWait, RunFilter
-from stepwell.domain.events import WaitOpened, written
+from stepwell.domain.commit import DecidedApproval, NewWait, RunFilter
+from stepwell.domain.events import Received, WaitEnded, WaitOpened, written
 from stepwell.domain.ids import RunId
-from stepwell.domain.search import BucketFilter, RunCount, WaitFilter, WaitRow, place_of, wait_place
+from stepwell.domain.search import (
+    BucketFilter,
+    DecidedFilter,
+    DecidedRow,
+    RunCount,
+    WaitFilter,
+    WaitRow,
+    decided_place,
+    place_of,
+    wait_place,
+)
 from stepwell.domain.status import Status
 from stepwell.testing.stores.scene import QUEUE, Scene, checked
 
@@ -343,3 +353,60 @@ class OpenWaitRules:
         await scene.store.restore([copy])
 
         assert [row._replace(number=1) for row in await self.open_rows(scene)] == [before]
+
+
+class DecidedRules:
+    async def decided(self, scene: Scene, name: str, **changes: Any) -> RunId:
+        """A run that asked, and whose answer came; then it suspends again."""
+        claim = await scene.begun(**changes)
+        asked = WaitOpened(what="approval", name=name, title=f"{name}?")
+        answered = Received(key=f"decide:{name}", n=1, what="decide", name="ask#1", by="ana")
+        end = WaitEnded(outcome="answered", received=answered.key)
+        space = changes.get("workspace", "default")
+        row = DecidedApproval(path="ask#1", name=name, opened=3, received=4, ended=5, workspace=space)
+        facts = (written(asked, "ask#1"), written(answered), written(end, "ask#1"))
+        await scene.ok(scene.member(claim, *facts, then=scene.park(claim), decided=[row]))
+        return claim.run_id
+
+    async def listed(self, scene: Scene, **filter: Any) -> list[DecidedRow]:
+        return list(await scene.store.list_decided(DecidedFilter(**filter)))
+
+    @pytest.mark.req("K40")
+    @checked
+    async def test_decided_approvals_are_listed_with_their_events_the_last_one_first(
+        self, scene: Scene
+    ) -> None:
+        first = await self.decided(scene, "refund")
+        scene.clock.advance(1.0)
+        await self.decided(scene, "refund", workspace="other")
+        scene.clock.advance(1.0)
+        last = await self.decided(scene, "price")
+
+        rows = await self.listed(scene)
+        assert [(row.run_id, row.name, row.path) for row in rows] == [
+            (last, "price", "ask#1"),
+            (first, "refund", "ask#1"),
+        ]
+        log = await scene.log(last)
+        assert (rows[0].opened_at, rows[0].at) == (log[2].at, log[4].at)
+        assert [rows[0].opened, rows[0].received, rows[0].end] == [event.payload for event in log[2:5]]
+        [one] = await self.listed(scene, limit=1)
+        assert await self.listed(scene, before=decided_place(one)) == rows[1:]
+        assert len(await self.listed(scene, workspace="other")) == 1
+
+    @pytest.mark.req("K40")
+    @checked
+    async def test_decided_approvals_stay_with_their_run(self, scene: Scene) -> None:
+        run = await self.decided(scene, "refund")
+        before = await self.listed(scene)
+        await scene.store.cancel(run, "enough")
+        for claim in await scene.claim_as("w1"):
+            end = scene.finish(claim, Status.CANCELLED)
+            await scene.ok(scene.member(claim, scene.claimed(claim), then=end))
+        [copy] = await scene.store.read_tree(run)
+        assert await self.listed(scene) == before
+
+        await scene.store.remove(run)
+        assert await self.listed(scene) == []
+        await scene.store.restore([copy])
+        assert [row._replace(number=1) for row in await self.listed(scene)] == before

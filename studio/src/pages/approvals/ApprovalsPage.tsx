@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Stamp } from "lucide-react";
 import { useCallback, useEffect } from "react";
@@ -11,8 +11,16 @@ import { Skeleton } from "../../components/Skeleton";
 import { Ago } from "../../components/Time";
 import { isTyping, singleKeys } from "../../shell/shortcuts";
 import { ApprovalDetail } from "./ApprovalDetail";
-import { type Approval, approvalId, approvalsQuery, titleOf, type Whose } from "./approvals";
-import { DecidedDetail, DecidedList, useDecided } from "./Decided";
+import {
+  type Approval,
+  approvalId,
+  approvalsQuery,
+  decidedId,
+  decidedQuery,
+  titleOf,
+  type Whose,
+} from "./approvals";
+import { DecidedDetail, DecidedList } from "./Decided";
 import { DueWords } from "./Due";
 
 const WHOSE: [Whose, string][] = [
@@ -20,6 +28,7 @@ const WHOSE: [Whose, string][] = [
   ["team", "My team"],
   ["all", "All"],
 ];
+const LATELY = 5;
 
 /** What waits for people, and the form to decide it. */
 export function ApprovalsPage() {
@@ -35,12 +44,16 @@ export function ApprovalsPage() {
     document.title = "Approvals · Stepwell Studio";
   }, []);
   const open = list.data ?? [];
-  const decided = useDecided(list.data);
+  const past = useInfiniteQuery(decidedQuery);
+  const decided = past.data?.pages.flatMap((page) => page.approvals) ?? [];
   const done = search.show === "done";
-  const gone = decided.find((each) => approvalId(each.approval) === search.open);
-  const chosen = open.find((each) => approvalId(each) === search.open);
-  const shown = done || gone ? undefined : (chosen ?? open[0]);
-  const past = gone ?? (done ? decided[0] : undefined);
+  // The address names an open approval, or a decided one with its time.
+  const wanted = search.open ?? "";
+  const chosen = open.find((each) => approvalId(each) === wanted);
+  const gone = chosen ? undefined : decided.find((each) => `${decidedId(each)} `.startsWith(`${wanted} `));
+  const closing = wanted !== "" && !gone && (list.isFetching || past.isFetching);
+  const closed = gone ?? (done ? decided[0] : undefined);
+  const shown = closed || closing ? undefined : (chosen ?? open[0]);
   const go = useCallback(
     (change: Record<string, string | undefined>) =>
       void navigate({ to: "/approvals", search: { ...search, ...change } as never, replace: true }),
@@ -51,10 +64,11 @@ export function ApprovalsPage() {
       if (!singleKeys() || isTyping(event.target) || event.metaKey || event.ctrlKey) return;
       if (document.querySelector("dialog[open]")) return;
       const by = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;
-      if (!by || !open.length) return;
-      const at = shown ? open.indexOf(shown) : -1;
-      const next = open[Math.min(Math.max(at + by, 0), open.length - 1)];
-      if (next) go({ open: approvalId(next), show: undefined });
+      if (!by) return;
+      const ids = done ? decided.map(decidedId) : open.map(approvalId);
+      const at = ids.indexOf(done ? (closed ? decidedId(closed) : "") : shown ? approvalId(shown) : "");
+      const next = ids[Math.min(Math.max(at + by, 0), ids.length - 1)];
+      if (next) go({ open: next });
     };
     window.addEventListener("keydown", pressed);
     return () => window.removeEventListener("keydown", pressed);
@@ -73,29 +87,33 @@ export function ApprovalsPage() {
           </button>
         </div>
         <span className="grow" />
-        <div className="seg" role="group" aria-label="For">
-          {WHOSE.filter(([each]) => each !== "team" || (me?.roles.length ?? 0) > 0).map(([each, label]) => (
-            <button
-              key={each}
-              type="button"
-              aria-pressed={each === whose}
-              onClick={() => go({ for: each, open: undefined })}
-            >
-              {label}
-            </button>
-          ))}
-        </div>
+        {!done && (
+          <div className="seg" role="group" aria-label="For">
+            {WHOSE.filter(([each]) => each !== "team" || (me?.roles.length ?? 0) > 0).map(([each, label]) => (
+              <button
+                key={each}
+                type="button"
+                aria-pressed={each === whose}
+                onClick={() => go({ for: each, open: undefined })}
+              >
+                {label}
+              </button>
+            ))}
+          </div>
+        )}
       </div>
       {list.isPending && <Skeleton rows={4} />}
-      {list.data && !open.length && !decided.length ? (
+      {list.data && past.data && (done || !open.length) && !decided.length ? (
         <EmptyState
           icon={<Stamp className="i l" aria-hidden="true" />}
-          title={done ? "Nothing was decided since you opened this page" : "Nothing waits for you"}
+          title={done ? "Nothing was decided yet" : "Nothing waits for you"}
           action={<pre className="code">{'answer = await ctx.approval(Refund, title="Refund?")'}</pre>}
         >
-          {whose === "all"
-            ? "A workflow asks a person with one line. It shows up here, and can be answered from a link."
-            : "What is assigned to others is under All. A workflow asks a person with one line:"}
+          {done
+            ? "What people approve or deny is listed here, until its run is removed."
+            : whose === "all"
+              ? "A workflow asks a person with one line. It shows up here, and can be answered from a link."
+              : "What is assigned to others is under All. A workflow asks a person with one line:"}
         </EmptyState>
       ) : (
         list.data && (
@@ -116,19 +134,33 @@ export function ApprovalsPage() {
                 </ul>
               )}
               {!done && !open.length && <p className="note2 t2">Nothing waits for you.</p>}
+              {!done && decided.length > 0 && <h2 className="ph">Decided lately</h2>}
               <DecidedList
-                decided={decided}
-                chosen={past}
-                choose={(each) => go({ open: approvalId(each.approval) })}
+                label={done ? "Decided approvals" : "Decided lately"}
+                decided={done ? decided : decided.slice(0, LATELY)}
+                chosen={closed}
+                choose={(each) => go({ open: decidedId(each) })}
               />
-              <p className="aphint xs t3 hide-s">
-                <Kbd keys={["J", "K"]} /> move <Kbd keys={[modifier, "⏎"]} /> approve{" "}
-                <Kbd keys={["⇧", modifier, "⏎"]} /> deny
-              </p>
+              {done && past.hasNextPage && (
+                <button
+                  type="button"
+                  className="btn sm apmore"
+                  disabled={past.isFetchingNextPage}
+                  onClick={() => void past.fetchNextPage()}
+                >
+                  Show older ones
+                </button>
+              )}
+              {!done && (
+                <p className="aphint xs t3 hide-s">
+                  <Kbd keys={["J", "K"]} /> move <Kbd keys={[modifier, "⏎"]} /> approve{" "}
+                  <Kbd keys={["⇧", modifier, "⏎"]} /> deny
+                </p>
+              )}
             </div>
             <div className="apdetail scroll">
-              {past && <DecidedDetail key={approvalId(past.approval)} decided={past} />}
-              {shown && !past && <ApprovalDetail key={approvalId(shown)} approval={shown} me={me} />}
+              {closed && <DecidedDetail key={decidedId(closed)} decided={closed} />}
+              {shown && <ApprovalDetail key={approvalId(shown)} approval={shown} me={me} />}
             </div>
           </div>
         )

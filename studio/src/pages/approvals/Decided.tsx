@@ -1,116 +1,130 @@
-import { useQueries, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowUpRight } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
 import { Glyph } from "../../components/Glyph";
+import { JsonView } from "../../components/JsonView";
 import { Ago } from "../../components/Time";
-import { type Approval, approvalId, type Decision, decisionsQuery, titleOf } from "./approvals";
-
-/** An approval that was open while this page was, and is no longer. */
-export interface Decided {
-  approval: Approval;
-  decision: Decision | null; // null: withdrawn, timed out, or not read yet
-}
-
-const KEPT = 20;
-
-/** What was decided since the page was opened, here or elsewhere; the last one first. */
-export function useDecided(open: Approval[] | undefined): Decided[] {
-  const [gone, setGone] = useState<Approval[]>([]);
-  const before = useRef<Approval[]>([]);
-  const queries = useQueryClient();
-  useEffect(() => {
-    if (!open) return;
-    const left = before.current.filter((each) => !open.some((now) => approvalId(now) === approvalId(each)));
-    before.current = open;
-    if (!left.length) return;
-    for (const each of left) void queries.invalidateQueries({ queryKey: decisionsQuery(each.run).queryKey });
-    setGone((known) =>
-      [...left, ...known.filter((each) => !left.some((new_) => approvalId(new_) === approvalId(each)))].slice(
-        0,
-        KEPT,
-      ),
-    );
-  }, [open, queries]);
-  const decisions = useQueries({ queries: gone.map((each) => decisionsQuery(each.run)) });
-  return gone.map((approval, index) => ({
-    approval,
-    decision: decisions[index]?.data?.decisions.findLast((each) => each.path === approval.path) ?? null,
-  }));
-}
+import { words } from "../../domain/schema";
+import type { RunStatus } from "../../domain/status";
+import { brief } from "../../domain/where";
+import { type Decided, decidedId, decisionsQuery, titleOf } from "./approvals";
 
 export function DecidedList(props: {
+  label: string;
   decided: Decided[];
   chosen: Decided | undefined;
   choose: (decided: Decided) => void;
 }) {
-  if (!props.decided.length) return null;
   return (
-    <>
-      <h2 className="ph">Decided lately</h2>
-      <ul aria-label="Decided lately">
-        {props.decided.map((each) => (
-          <li key={approvalId(each.approval)}>
-            <button
-              type="button"
-              className={each === props.chosen ? "apitem done sel" : "apitem done"}
-              aria-current={each === props.chosen ? "true" : undefined}
-              onClick={() => props.choose(each)}
-            >
-              <Glyph status={each.decision?.decision === "denied" ? "cancelled" : "completed"} />
-              <span className="grow">
-                <span className="clip t2">{titleOf(each.approval)}</span>
-                <span className="xs t3">{wordsOf(each.decision)}</span>
+    <ul aria-label={props.label}>
+      {props.decided.map((each) => (
+        <li key={decidedId(each)}>
+          <button
+            type="button"
+            className={each === props.chosen ? "apitem done sel" : "apitem done"}
+            aria-current={each === props.chosen ? "true" : undefined}
+            onClick={() => props.choose(each)}
+          >
+            <Glyph status={statusOf(each)} />
+            <span className="grow">
+              <span className="clip t2">{titleOf(each)}</span>
+              <span className="xs t3 clip">
+                {wordsOf(each)}
+                {each.reason && <> · “{each.reason}”</>}
               </span>
-              <span className="xs t3 num">{each.decision && <Ago at={Date.parse(each.decision.at)} />}</span>
-            </button>
-          </li>
-        ))}
-      </ul>
-    </>
+            </span>
+            <span className="xs t3 num nowrap">
+              <Ago at={Date.parse(each.decided_at)} />
+            </span>
+          </button>
+        </li>
+      ))}
+    </ul>
   );
 }
 
-export function wordsOf(decision: Decision | null): string {
-  if (!decision) return "no longer open";
-  return `${decision.by || "somebody"} ${decision.decision}`;
+function statusOf(decided: Decided): RunStatus {
+  if (decided.decision === "timed_out") return "timed_out";
+  return decided.decision === "denied" ? "cancelled" : "completed";
 }
 
-/** Already decided: by whom, when and why. */
+function wordsOf(decided: Decided): string {
+  if (decided.decision === "timed_out") return "nobody decided in time";
+  if (!decided.decision) return "decided, in words that this server cannot read";
+  return `${decided.by || "somebody"} ${decided.decision}`;
+}
+
+/** Decided: by whom, when, why, and with what answer. */
 export function DecidedDetail({ decided }: { decided: Decided }) {
-  const { approval, decision } = decided;
+  const votes = useQuery(decisionsQuery(decided.run)).data?.decisions ?? [];
+  const others = votes.filter(
+    (each) =>
+      each.path === decided.path &&
+      each.by !== decided.by &&
+      each.at >= decided.opened_at &&
+      each.at <= decided.decided_at,
+  );
+  const answer = decided.answer;
+  const fields = answer && typeof answer === "object" && !Array.isArray(answer) ? Object.entries(answer) : [];
   return (
-    <article className="apin" aria-label={titleOf(approval)}>
+    <article className="apin" aria-label={titleOf(decided)}>
       <div className="row">
-        <span className={`pill st-${decision?.decision === "denied" ? "cancelled" : "completed"}`}>
-          <Glyph status={decision?.decision === "denied" ? "cancelled" : "completed"} />
-          {decision ? decision.decision : "closed"}
+        <span className={`pill st-${statusOf(decided)}`}>
+          <Glyph status={statusOf(decided)} />
+          {decided.decision ? words(decided.decision) : "Closed"}
         </span>
         <span className="xs t3">
-          <code>{approval.workflow}</code> at <code>{approval.name}</code>
+          <code>{decided.workflow}</code> at <code>{decided.name}</code>
         </span>
         <span className="grow" />
-        <Link className="btn sm" to="/runs/$id" params={{ id: approval.run }}>
+        <Link className="btn sm" to="/runs/$id" params={{ id: decided.run }}>
           <ArrowUpRight className="i" aria-hidden="true" />
           Run
         </Link>
       </div>
-      <h2>{titleOf(approval)}</h2>
+      <h2>{titleOf(decided)}</h2>
       <p className="t2" role="status">
-        {decision ? (
+        {decided.decision === "timed_out" ? (
           <>
-            Decided: {wordsOf(decision)} this <Ago at={Date.parse(decision.at)} />
-            {decision.reason && (
+            Nobody decided in time: it ended <Ago at={Date.parse(decided.decided_at)} />.
+          </>
+        ) : (
+          <>
+            Decided: {wordsOf(decided)} this <Ago at={Date.parse(decided.decided_at)} />
+            {decided.reason && (
               <>
-                : <q>{decision.reason}</q>
+                : <q>{decided.reason}</q>
               </>
             )}
             .
           </>
-        ) : (
-          "It was withdrawn, timed out, or its run ended."
         )}
       </p>
+      {others.length > 0 && (
+        <div className="votes">
+          {others.map((each) => (
+            <span className="vote on" key={`${each.by} ${each.at}`}>
+              <Glyph status="completed" size={14} />
+              {each.by} {each.decision} <Ago at={Date.parse(each.at)} />
+              {each.reason && <q>{each.reason}</q>}
+            </span>
+          ))}
+        </div>
+      )}
+      {fields.length > 0 ? (
+        <table className="ctx">
+          <tbody>
+            {fields.map(([name, value]) => (
+              <tr key={name}>
+                <th scope="row">{words(name)}</th>
+                <td>{brief(value, 200)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      ) : (
+        Array.isArray(answer) && <JsonView value={answer} name="answer" />
+      )}
     </article>
   );
 }

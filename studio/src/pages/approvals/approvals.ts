@@ -1,10 +1,12 @@
-import { queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, ask, type Schemas } from "../../api/client";
 import { words } from "../../domain/schema";
 
 /** An open approval of some run. */
 export type Approval = Schemas["OpenWaitView"];
 export type Decision = Schemas["DecisionView"];
+/** One that people, or time, decided. */
+export type Decided = Schemas["DecidedApprovalView"];
 
 /** Whose approvals are listed: those that I may decide, those of my roles, or all. */
 export type Whose = "me" | "team" | "all";
@@ -12,6 +14,10 @@ export type Whose = "me" | "team" | "all";
 /** Which one it is: a run may ask several people at once. */
 export function approvalId(approval: Approval): string {
   return `${approval.run} ${approval.path}`;
+}
+
+export function decidedId(decided: Decided): string {
+  return `${decided.run} ${decided.path} ${decided.decided_at}`;
 }
 
 export function titleOf(approval: { title: string; name: string }): string {
@@ -30,6 +36,17 @@ export function approvalsQuery(whose: Whose, me: Schemas["MeView"] | undefined) 
     enabled: me !== undefined,
   });
 }
+
+/** Decided approvals of all runs, the last one first. */
+export const decidedQuery = infiniteQueryOptions({
+  queryKey: ["approvals", "decided"],
+  queryFn: ({ pageParam, signal }) =>
+    ask(
+      api.GET("/api/v1/approvals/decided", { params: { query: { cursor: pageParam, limit: 50 } }, signal }),
+    ),
+  initialPageParam: "",
+  getNextPageParam: (page) => page.cursor ?? undefined,
+});
 
 /** What one run waits for, with the votes that were given. */
 export function waitsQuery(run: string) {
