@@ -13,7 +13,11 @@ REPEAT ?= 3
 PROCESSES ?= 2
 QUICK ?=
 BASE ?=
+UPGRADE ?=
 
+# The same file for every supported Python and system; it names packages, no registry.
+LOCK = pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url $(if $(UPGRADE),--upgrade)
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 # Which third of the kill points `make test` takes: another one after each commit.
 ROTATION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
@@ -23,10 +27,11 @@ FIRST_SEED ?= $(shell date +%s)
 # Tests and measurements start many processes; without bytecode each of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup studio check quick test test-all requirements demo faults bench bench-check bench-peers http-calls sandbox scale schedules clean reference contact-sheet
+.PHONY: help setup lock studio check quick test test-all requirements demo faults bench bench-check bench-peers http-calls sandbox scale schedules clean reference contact-sheet
 
 help:
 	@echo "setup         make .venv with the project and its tools"
+	@echo "lock          pin what setup installs, with hashes; UPGRADE=1 takes newer releases"
 	@echo "studio        build the web pages that the server shows"
 	@echo "check         lint, format, types, walls between rooms, tidiness"
 	@echo "quick         tests between two edits: no PostgreSQL, no kills, few seeds"
@@ -48,10 +53,19 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml requirements/dev.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/pip install $(PIP_FLAGS) --editable ".[dev]"
+	@$(BIN)/pip install $(PIP_FLAGS) --require-hashes --requirement requirements/dev.lock
+	@$(BIN)/pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# What is locked stays unless a range in pyproject.toml says otherwise, or with UPGRADE=1.
+lock:
+	@test -x .venv/uv/bin/uv || ($(PYTHON) -m venv .venv/uv && .venv/uv/bin/pip install $(PIP_FLAGS) uv)
+	@.venv/uv/bin/uv $(LOCK) requirements/build.in requirements/image.in --output-file requirements/image.lock
+	@.venv/uv/bin/uv $(LOCK) pyproject.toml requirements/build.in --extra dev --output-file requirements/dev.lock
+	@.venv/uv/bin/uv $(LOCK) pyproject.toml --extra postgres --extra encryption --extra yaml \
+		--constraints requirements/dev.lock --output-file requirements/server.lock
 
 # Builds only if the sources of Studio changed. Brings its own Node where the machine has none.
 studio: setup
