@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwell import connect
 from tests.cli.program import PROGRAM, run
 
 FLOWS = """
@@ -37,6 +38,24 @@ async def fail(ctx: Context, name: str) -> str:
 TOKEN = "t" * 43
 
 pytestmark = [pytest.mark.slow, pytest.mark.req("C1", "C2", "A4")]
+
+
+BY_HAND = {
+    "name": "byhand",
+    "nodes": [
+        {"id": "start", "type": "start"},
+        {"id": "end", "type": "end", "data": {"output": {"hello": "{{ctx.input.who}}"}}},
+    ],
+    "edges": [{"source": "start", "target": "end"}],
+    "triggers": [
+        {
+            "id": "form",
+            "type": "manual",
+            "form": {"type": "object", "required": ["name"]},
+            "input": {"who": "{{trigger.form.name}}"},
+        }
+    ],
+}
 
 
 @pytest.fixture
@@ -117,3 +136,27 @@ def test_commands_work_on_a_server_as_on_a_database(server: str, tmp_path: Path)
     wrong = run("runs", "list", folder=folder, env={**environment, "STEPWELL_API_KEY": "wrong"})
     assert wrong.returncode == 5
     assert "hint" in wrong.stderr
+
+
+@pytest.mark.req("N2")
+async def test_a_graph_is_started_by_hand_with_its_form(server: str, tmp_path: Path) -> None:
+    environment = {"STEPWELL_DATABASE": server, "STEPWELL_API_KEY": TOKEN}
+    async with connect(server, key=TOKEN) as client:
+        await client.library.create(BY_HAND)
+        await client.library.publish("byhand")
+    wrong = run("run", "byhand", "--manual", "-i", "who=Ada", folder=tmp_path, env=environment)
+    done = run("run", "byhand", "--manual", "-i", "name=Ada", folder=tmp_path, env=environment)
+    listed = run("runs", "list", "--json", folder=tmp_path, env=environment)
+
+    assert wrong.returncode == 2
+    assert '"name" is a required property' in wrong.stderr
+    assert json.loads(done.stdout) == {"hello": "Ada"}
+    assert [row["trigger"] for row in json.loads(listed.stdout)] == ["manual"]
+
+
+@pytest.mark.req("N2")
+def test_a_graph_of_a_file_is_started_by_hand_with_its_form(tmp_path: Path) -> None:
+    (tmp_path / "byhand.json").write_text(json.dumps(BY_HAND))
+    done = run("run", "byhand.json:byhand", "--manual", "-i", "name=Ada", folder=tmp_path)
+
+    assert json.loads(done.stdout) == {"hello": "Ada"}

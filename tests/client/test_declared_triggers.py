@@ -238,6 +238,7 @@ async def test_processes_that_declare_at_once_agree(durable_engines: Engines) ->
         ({"type": "event", "event": "e", "condition": "ctx.a"}, "INVALID_TRIGGER", "condition", "'ctx'"),
         ({"type": "event", "event": "e", "cron": "@daily"}, "INVALID_TRIGGER", "cron", "takes no cron"),
         ({"type": "manual", "form": {"type": "nothing"}}, "INVALID_TRIGGER", "form", "JSON Schema"),
+        ({"type": "manual", "input": "{{trigger.body.x}}"}, "INVALID_TRIGGER", "input", "not known"),
         ({"type": "source"}, "INVALID_TRIGGER", "source", "no source"),
     ],
     ids=str,
@@ -283,6 +284,24 @@ async def test_a_person_starts_a_graph_with_its_form(engines: Engines) -> None:
     assert wrong.value.context["field"] == "order"
     assert result == {"got": {"order": "o-1"}}
     assert {run.id: run.trigger for run in runs} == {by_hand.id: "manual", by_program.id: "api"}
+
+
+@pytest.mark.req("N2")
+async def test_what_a_person_filled_in_becomes_the_input_that_the_trigger_writes(engines: Engines) -> None:
+    written = {"id": "{{trigger.form.order}}", "why": "by hand: {{trigger.form.why}}"}
+    manual = {"id": "by_hand", "type": "manual", "form": FORM, "input": written}
+    async with engines.new() as engine:
+        await engine.library.create(graph(manual))
+        await engine.library.publish("refund")
+        with pytest.raises(InvalidInput, match='"order" is a required property'):
+            await engine.start("refund", {"id": "o-1"}, trigger="manual")
+        first = await engine.library.start("refund", {"order": "o-1", "why": 5}, trigger="manual", key="k")
+        again = await engine.library.start("refund", {"order": "o-1", "why": 5}, trigger="manual", key="k")
+        by_program = await engine.library.start("refund", {"order": "o-1"})
+
+        assert await first.result(timeout="30s") == {"got": {"id": "o-1", "why": "by hand: 5"}}
+        assert again.id == first.id
+        assert await by_program.result(timeout="30s") == {"got": {"order": "o-1"}}
 
 
 @pytest.mark.parametrize("triggers", [[], [NIGHTLY], [{"id": "by_hand", "type": "manual"}]], ids=str)

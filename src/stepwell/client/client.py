@@ -264,9 +264,9 @@ class Client(VerbGroups):
     def _new_run(self, prepared: Any, input: Any, key: str, options: dict[str, Any]) -> NewRun:
         definition, run_options, _, encode = prepared
         run_id = self.ids.run_id()
-        data, canonical = encode(input)
         if options["trigger"] == MANUAL:
-            self._check_form(definition, data)
+            input = self._filled_in(definition, input)
+        data, canonical = encode(input)
         return new_run_of(
             definition,
             run_options,

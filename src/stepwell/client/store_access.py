@@ -12,8 +12,10 @@ from stepwell.client.replay_guard import refuse_in_workflow_code
 from stepwell.domain.codec import PLAIN
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, Message
 from stepwell.domain.ids import Ids
+from stepwell.domain.new_run import NO_INPUT, default_of
 from stepwell.domain.schema import Schema
 from stepwell.domain.text import checked_text
+from stepwell.domain.triggers.input import filled
 from stepwell.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
@@ -79,10 +81,18 @@ class StoreAccess:
         self._check(definition, definition.input_schema, data)
         return data
 
-    def _check_form(self, definition: Definition, data: bytes) -> None:
-        """Refuse what a person filled in if the workflow has a form that it does not fit."""
-        if (form := definition.form) is not None:
-            self._check(definition, form, data)
+    def _filled_in(self, definition: Definition, input: Any) -> Any:
+        """Return the input of a run whose form a person filled in like this; refuse what does not fit it."""
+        manual = definition.manual_trigger
+        if manual.form is None and manual.input is None:
+            return input
+        if input is NO_INPUT:
+            input = default_of(manual.form or definition.input_schema)
+        if manual.form is not None:
+            self._check(definition, manual.form, PLAIN.encode(input))
+        if manual.input is None:
+            return input
+        return filled(msgspec.json.decode(manual.input), {"form": input}, self.payload_bytes_max)
 
     def _check(self, definition: Definition, schema: bytes, data: bytes) -> None:
         if schema not in self._schemas:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepwell.domain.ids import LeaseId, RunId, WorkerId
-from stepwell.domain.manual_trigger import form_of
+from stepwell.domain.manual_trigger import ManualTrigger, manual_trigger_of
 from stepwell.domain.notifications import PendingNotification
 from stepwell.domain.status import Status
 from stepwell.domain.usage import Mark, Usage
@@ -431,7 +431,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def form(self) -> bytes | None:
         """The JSON Schema of the form with which a person starts it, which only a graph may have."""
-        return form_of(self.body) if self.kind == "graph" else None
+        return self.manual_trigger.form
+
+    @property
+    def manual_trigger(self) -> ManualTrigger:
+        return manual_trigger_of(self.body) if self.kind == "graph" else ManualTrigger()
 
     @property
     def content(self) -> Definition:

@@ -1,16 +1,20 @@
-"""The trigger `manual`: a person starts the run, with the form that a graph has for it."""
+"""The trigger `manual`: a person starts the run, with the form and the input that a graph has for it."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
 
+MANUAL_KNOWN = ("form",)  # what an input may name
 MANUAL = "manual"  # also what a run that was started by hand has as its trigger
 
 
 class _Trigger(msgspec.Struct):
     type: str = ""
     form: Raw = Raw(b"null")
+    input: Raw = Raw(b"{}")
 
 
 class _Graph(msgspec.Struct):
@@ -20,9 +24,17 @@ class _Graph(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Graph).decode
 
 
-def form_of(graph: bytes) -> bytes | None:
-    """The JSON Schema of the form with which a person starts this graph; None: it has none."""
+class ManualTrigger(NamedTuple):
+    """How a person starts a graph: what is asked, and what the run gets of it."""
+
+    form: bytes | None = None  # JSON Schema; None: that of the input
+    input: bytes | None = None  # its texts may name {{trigger.form.order}}; None: what was filled in
+
+
+def manual_trigger_of(graph: bytes) -> ManualTrigger:
+    """The manual trigger of this graph; one that asks for the input if it has none."""
     if b'"triggers"' not in graph:
-        return None
-    forms = (bytes(trigger.form) for trigger in _decode(graph).triggers if trigger.type == MANUAL)
-    return next((form for form in forms if form != b"null"), None)
+        return ManualTrigger()
+    manual = next((each for each in _decode(graph).triggers if each.type == MANUAL), _Trigger())
+    form, input = bytes(manual.form), bytes(manual.input)
+    return ManualTrigger(None if form == b"null" else form, None if input in (b"{}", b"null") else input)

@@ -39,6 +39,7 @@ ExitOnWait = Annotated[
     "stepwell run flows.py:hello --input '\"Ada\"'",
     "stepwell run flows.py:fulfil -i id=42 --key order-42",
     "stepwell run fulfil --database app.db --detach",
+    "stepwell run refund --manual -i order=o-1",
 )
 async def run(
     session: CliSession,
@@ -58,6 +59,12 @@ async def run(
     ] = False,
     timeout: Timeout = "",
     exit_on_wait: ExitOnWait = False,
+    manual: Annotated[
+        bool,
+        typer.Option(
+            "--manual", help="Start it by hand: the input fits the graph's form.", show_default=False
+        ),
+    ] = False,
     by: By = "",
 ) -> int:
     """Start a workflow and follow it: its steps on stderr, its result on stdout.
@@ -66,6 +73,8 @@ async def run(
     """
     given = input_of(input, fields)
     options: dict[str, Any] = {"key": key, "by": by or session.user}
+    if manual:
+        options["trigger"] = "manual"
     limit = _seconds(timeout)
     source, name = _parted(target)
     if not source:

@@ -10,6 +10,7 @@ from typing import Any
 from stepwell.authoring.graphs.expressions import compile_expression
 from stepwell.authoring.graphs.format.definition import GraphDefinition, GraphTrigger
 from stepwell.authoring.graphs.problems import GraphProblem
+from stepwell.domain.manual_trigger import MANUAL_KNOWN
 from stepwell.domain.schema import Schema, schema_fault
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.triggers.cron import cron_fault
@@ -36,6 +37,7 @@ _FIELDS: Mapping[str, frozenset[str]] = {
     "source": frozenset({"source", "config", "every_ms"}),
 }
 _KNOWN: Mapping[str, Any] = {
+    "manual": MANUAL_KNOWN,
     "schedule": tuple(SCHEDULE_KNOWN),
     "webhook": WEBHOOK_KNOWN,
     "event": EVENT_KNOWN,
