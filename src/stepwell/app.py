@@ -27,6 +27,7 @@ from typing import (
 
 from msgspec.structs import replace
 
+from stepwell.authoring.conditions import check_condition, holds
 from stepwell.channels.notices import Notices
 from stepwell.client import Client, RunHandle
 from stepwell.client.declared_triggers import DeclaredTriggers
@@ -44,7 +45,6 @@ from stepwell.domain.triggers.declared import triggers_of
 from stepwell.engine.worker.worker import Worker, WorkerOptions
 from stepwell.errors import (
     InvalidDefinition,
-    InvalidInput,
     InvalidRequest,
     SecretsKeyMissing,
     SettingsInvalid,
@@ -208,23 +208,28 @@ class Engine(Client):
 
     def _provided_steps(self) -> dict[str, StepSpec]:
         """Return what the built-in nodes that reach the outside do in this engine's worker."""
-        from stepwell.handlers.code import Sandboxes, code_steps
+        from stepwell.handlers.code import code_steps
         from stepwell.handlers.http import http_step
         from stepwell.handlers.notify_node import notify_node_step
         from stepwell.handlers.query import query_step
         from stepwell.handlers.wait import wait_step
 
-        if self._sandboxes is None:
-            self._sandboxes = Sandboxes(lambda: self.store.find_other_workspace(self.workspace))
         http = http_step(self._outbound_client, self.secret_opener.open)
         query = query_step(self._named_connections)
         looks = {"http": http.function, "query": query.function, "records": self._record_handlers().node}
         steps = [
             *(http, query, wait_step(looks, self._clock.time)),
             notify_node_step(self._named_channels),
-            *code_steps(self._sandboxes),
+            *code_steps(self._own_sandboxes()),
         ]
         return {step.name: step for step in steps}
+
+    def _own_sandboxes(self) -> Sandboxes:
+        if self._sandboxes is None:
+            from stepwell.handlers.code import Sandboxes
+
+            self._sandboxes = Sandboxes(lambda: self.store.find_other_workspace(self.workspace))
+        return self._sandboxes
 
     def _record_steps(self) -> dict[str, StepSpec]:
         """Return what steps and nodes of records do in this engine's worker."""
@@ -412,7 +417,14 @@ class Engine(Client):
         self._task = asyncio.get_running_loop().create_task(worker.run())
         self._task.add_done_callback(self._worker_ended)
         self.begin_notices()
+        if self._graphs is not None:
+            self.begin_probe()
         self.starter = worker.local_starts  # the worker claims what it has slots for, which saves a call
+
+    def begin_probe(self) -> None:
+        """Try what code of several workspaces would reach here. Workers and servers do when they start."""
+        if self._works and isinstance(self._clock, SystemClock):
+            self._own_sandboxes().begin_probe()
 
     def begin_notices(self) -> None:
         """Send notifications and check alerts, until the engine is closed. Workers and servers do."""
@@ -502,6 +514,7 @@ class Engine(Client):
             loop.add_signal_handler(number, stopping.set)
         async with self:
             await self.check_key()
+            self.begin_probe()
             on_start()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: stopping.set())
@@ -527,26 +540,6 @@ class Engine(Client):
         await self._close()
         if error is None:
             self.notifier.check()
-
-
-def holds(condition: str, values: Mapping[str, Any]) -> bool:
-    """Whether the condition of a trigger is true of what it knows."""
-    from stepwell.authoring.graphs.expressions import compile_expression
-
-    return compile_expression(condition).truth(values)
-
-
-def check_condition(condition: str) -> None:
-    """Raise BadExpression, or InvalidInput, if a trigger cannot have this condition."""
-    from stepwell.authoring.graphs.expressions import compile_expression
-
-    strange = sorted(compile_expression(condition).names - {"trigger"})
-    if strange:
-        raise InvalidInput(
-            f"the condition uses {excerpt(strange[0])}",
-            hint="what happened is in `trigger`: trigger.payload.amount > 100",
-            field="condition",
-        )
 
 
 def _store(database: str | PathLike[str] | Store) -> Store:

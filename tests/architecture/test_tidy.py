@@ -43,6 +43,7 @@ ALLOWED_CALLS: dict[tuple[str, str], str] = {
     ("tests/simulation/simulator/workflows.py", "asyncio.gather"): "workflow code, as users write it",
     ("src/stepwell/system.py", "time.time_ns"): "run ids are ordered by the time they were made",
     ("src/stepwell/app.py", "asyncio.create_task"): "the parent of the worker's group, ended in close()",
+    ("src/stepwell/handlers/code.py", "asyncio.create_task"): "the probe writes nothing; ended in close()",
     (
         "src/stepwell/sync_client.py",
         "asyncio.create_task",

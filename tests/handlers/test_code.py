@@ -208,6 +208,34 @@ async def test_code_of_several_workspaces_runs_only_where_it_reaches_nothing(
 
 @pytest.mark.slow
 @pytest.mark.req("X2", "BI-C24")
+@pytest.mark.parametrize("workspaces", [1, 2])
+async def test_a_worker_of_several_workspaces_probes_when_it_starts(
+    engines: Engines, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, workspaces: int
+) -> None:
+    monkeypatch.setenv("STEPWELL_SANDBOX_JAIL", "off")
+    jail.cache_clear()
+    try:
+        async with engines.new(worker=False) as engine:
+            for name in ("default", "acme")[:workspaces]:
+                await engine.within(name).start_graph(code_graph("javascript", "return 1"), {}, delay="1h")
+        engine = engines.new(code_graph("javascript", "return 1"))
+        probe = SandboxProbe()
+        sandboxes = engine._own_sandboxes()
+        sandboxes._probe = probe
+        async with engine:
+            assert sandboxes._probing is not None
+            await sandboxes._probing
+            tried = probe._reach is not None
+    finally:
+        monkeypatch.undo()
+        jail.cache_clear()
+
+    assert tried is (workspaces == 2)
+    assert ("code nodes are refused here" in caplog.text) is tried
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C24")
 async def test_code_of_several_workspaces_runs_in_a_jail(memory_engines: Engines) -> None:
     jail.cache_clear()
     if not jail():

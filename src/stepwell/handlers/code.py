@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,7 +14,7 @@ from stepwell.authoring.graphs.nodes.steps import providing_step
 from stepwell.domain.codec import PAYLOAD_BYTES_MAX
 from stepwell.domain.program import StepContext
 from stepwell.domain.steps import StepSpec
-from stepwell.sandbox.code_sandbox import CodeSandbox, Language
+from stepwell.sandbox.code_sandbox import CodeSandbox, Language, is_installed
 from stepwell.sandbox.errors import CodeError, printable
 from stepwell.sandbox.probe import PROBE, SandboxProbe
 
@@ -43,6 +44,7 @@ class Sandboxes:
         self._alone_seconds = _ALONE_SECONDS
         self._alone_until = -1.0
         self._started: dict[Language, CodeSandbox] = {}
+        self._probing: asyncio.Task[None] | None = None
 
     async def of(self, language: Language) -> CodeSandbox:
         """Return the sandbox of a language; CodeError if its code must not run here."""
@@ -50,6 +52,21 @@ class Sandboxes:
         if language not in self._started:
             self._started[language] = CodeSandbox(language)
         return self._started[language]
+
+    def begin_probe(self) -> None:
+        """Probe now if code of several workspaces may come; code that comes before its end waits for it."""
+        if self._probing is None:
+            self._probing = asyncio.get_running_loop().create_task(self._prepare())
+
+    async def _prepare(self) -> None:
+        if any(map(is_installed, _LANGUAGES.values())) and await self._other_workspace():
+            reach = await self._probe.reach()
+            if not reach.safe:
+                _log.warning(
+                    "code nodes are refused here: their sandbox would reach %s, and the database has several "
+                    "workspaces; install bubblewrap and allow user namespaces",
+                    ", ".join(reach.parts),
+                )
 
     async def _check(self) -> None:
         if self._now() < self._alone_until or (await self._probe.reach()).safe:
@@ -66,6 +83,10 @@ class Sandboxes:
         )
 
     async def close(self) -> None:
+        probing, self._probing = self._probing, None
+        if probing is not None:
+            probing.cancel()
+            await asyncio.wait({probing})  # the first code tries again what went wrong
         started, self._started = self._started, {}
         for sandbox in started.values():
             await sandbox.close()

@@ -14,11 +14,12 @@ import msgspec
 
 from stepwell.sandbox.errors import CodeError
 from stepwell.sandbox.jail import jailed
-from stepwell.sandbox.pool import SandboxPool
+from stepwell.sandbox.pool import NO_PROCESSES, SandboxPool
 
 Language = Literal["javascript", "python"]
 MEMORY_BYTES = 64 * 1024 * 1024
 _MODULES: Mapping[Language, str] = {"javascript": "quickjs", "python": "pydantic_monty"}
+_HINTS = {"CODE_NO_NETWORK": "use an http node", "CODE_PROCESS_LIMIT": NO_PROCESSES}
 _PLACE = re.compile(r"<(?:input|evalScript|anonymous)>:(\d+)(?::(\d+))?")
 
 
@@ -97,8 +98,8 @@ def code_error(answer: Mapping[str, Any]) -> CodeError:
         return CodeError("OUTPUT_TOO_LARGE", f"the output is {answer['large']:,} characters")
     if "error" in answer:
         return _thrown(answer["error"], answer)
-    hint = "use an http node" if answer["code"] == "CODE_NO_NETWORK" else ""
-    return CodeError(answer["code"], answer["message"][:1000] + str(place(answer)), hint=hint)
+    message = answer["message"][:1000] + str(place(answer))
+    return CodeError(answer["code"], message, hint=_HINTS.get(answer["code"], ""))
 
 
 def _thrown(error: Mapping[str, str], answer: Mapping[str, Any]) -> CodeError:

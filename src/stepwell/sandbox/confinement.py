@@ -26,6 +26,7 @@ _FORBIDDEN = (
     *("init_module", "finit_module", "delete_module", "kexec_load", "reboot", "personality"),
     *("memfd_create", "execveat", "shmget", "msgget", "semget", "fork", "vfork"),
 )
+_BEGINNERS = ("fork", "vfork")  # and clone without its flag for a thread
 _NUMBERS: dict[str, tuple[int, dict[str, int]]] = {
     "x86_64": (
         0xC000003E,
@@ -45,13 +46,16 @@ _NUMBERS: dict[str, tuple[int, dict[str, int]]] = {
     ),
 }  # fmt: skip
 _LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of a filter
-_ALLOW, _FAIL = 0x7FFF0000, 0x00050000
+_ALLOW, _FAIL, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _THREAD = 0x00010000  # a flag of clone
 _X32 = 0x40000000  # another way to call the same kernel
 
 
-def confine() -> None:
-    """Take away processes, sockets, large memory and files to write. Only threads can still be begun."""
+def confine(*, kill: bool = True) -> None:
+    """Take away processes, sockets, large memory and files to write. Only threads can still be begun.
+
+    Who begins a process is killed by SIGSYS, so that its parent knows why; without `kill` it is refused.
+    """
     resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))  # stacks of threads count too
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -60,7 +64,7 @@ def confine() -> None:
     kernel.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     known = _NUMBERS.get(platform.machine())
     if known is not None:
-        _filter_calls(kernel, *known)
+        _filter_calls(kernel, *known, _KILL if kill else _FAIL | errno.EPERM)
 
 
 def forbid_threads() -> None:
@@ -68,7 +72,7 @@ def forbid_threads() -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-def _filter_calls(kernel: ctypes.CDLL, machine: int, numbers: dict[str, int]) -> None:
+def _filter_calls(kernel: ctypes.CDLL, machine: int, numbers: dict[str, int], fork: int) -> None:
     """Let the kernel refuse these calls. A kernel without filters leaves the limits and the jail."""
     program = [
         *(_step(_LOAD, 4), _step(_EQUAL, machine, 1), _step(_RETURN, _FAIL | errno.EPERM)),
@@ -76,11 +80,12 @@ def _filter_calls(kernel: ctypes.CDLL, machine: int, numbers: dict[str, int]) ->
         # Its flags are behind a pointer; without it the C library uses clone.
         *(_step(_EQUAL, numbers["clone3"], 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)),
         *(_step(_EQUAL, numbers["clone"], 0, 4), _step(_LOAD, 16), _step(_HAS_BITS, _THREAD, 0, 1)),
-        *(_step(_RETURN, _ALLOW), _step(_RETURN, _FAIL | errno.EPERM)),
+        *(_step(_RETURN, _ALLOW), _step(_RETURN, fork)),
     ]
     for name in _FORBIDDEN:
         if numbers[name] >= 0:
-            program += [_step(_EQUAL, numbers[name], 0, 1), _step(_RETURN, _FAIL | errno.EPERM)]
+            answer = fork if name in _BEGINNERS else _FAIL | errno.EPERM
+            program += [_step(_EQUAL, numbers[name], 0, 1), _step(_RETURN, answer)]
     program.append(_step(_RETURN, _ALLOW))
     steps = ctypes.create_string_buffer(b"".join(program))
     whole = struct.pack("HxxxxxxP", len(program), ctypes.addressof(steps))

@@ -41,12 +41,17 @@ def jail() -> tuple[str, ...]:
 
 def _options() -> list[str]:
     options = ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    options += [
+        "--size",
+        str(_TEMPORARY_BYTES),
+        "--tmpfs",
+        "/tmp",
+    ]  # first: a program may be installed below it
     folders = [*_SYSTEM, sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]]
     folders.append(str(Path(__file__).parent))
     for folder in dict.fromkeys(folders):
         options += ["--ro-bind-try", folder, folder]
-    options += ["--size", str(_TEMPORARY_BYTES), "--tmpfs", "/tmp", "--dev", "/dev"]
-    return [*options, "--remount-ro", "/", "--chdir", "/"]
+    return [*options, "--dev", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
 def jailed(command: Sequence[str]) -> list[str]:

@@ -19,6 +19,8 @@ LENGTH = struct.Struct(">I")
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _RUNS_MAX = 500  # of one process; a leak in an interpreter must not add up
 _LATE_SECONDS = 0.25  # after its own limit the process is killed
+FORBIDDEN_CALL = (-signal.SIGSYS, 128 + signal.SIGSYS)  # how a process ends that begins another; in a jail
+NO_PROCESSES = "code of nodes has one process; let a step of a worker start others"
 
 
 class SandboxPool:
@@ -86,13 +88,20 @@ class _Child:
                 raise CodeError("OUTPUT_TOO_LARGE", f"the code's answer is {length:,} bytes")
             answer: dict[str, Any] = msgspec.json.decode(await self._process.stdout.readexactly(length))
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError):
-            raise CodeError(
-                "CODE_CRASHED",
-                "the process of the code died",
-                hint="it used too much memory, or ended itself",
-            ) from None
-        self.usable = self._runs < _RUNS_MAX
+            raise await self._death() from None
+        self.usable = self._runs < _RUNS_MAX and not answer.get("ends")
         return answer
+
+    async def _death(self) -> CodeError:
+        """Say why there is no answer. Its output is closed, so it ends now, or is killed soon."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LATE_SECONDS):
+                await self._process.wait()
+        if self._process.returncode in FORBIDDEN_CALL:
+            return CodeError("CODE_PROCESS_LIMIT", "the code tried to start a process", hint=NO_PROCESSES)
+        return CodeError(
+            "CODE_CRASHED", "the process of the code died", hint="it used too much memory, or ended itself"
+        )
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

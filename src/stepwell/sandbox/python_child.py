@@ -46,7 +46,7 @@ def main() -> None:
         pool.__enter__()
         with pool.checkout() as session:
             session.feed_run("1")  # its process has started, and needs the launcher no more
-    confinement.confine()  # from now on none can be started
+    confinement.confine(kill=False)  # from now on none can be started
     while True:
         request = _read(requests)
         if request is None:
@@ -54,10 +54,17 @@ def main() -> None:
         try:
             answer = _parse(pool, request) if request.get("parse") else _run(pool, request)
         except monty.MontyCrashedError as error:
-            code = "CODE_TIMEOUT" if error.timed_out else "CODE_CRASHED"
-            _write(answers, {"code": code, "message": "the process of the code died"})
+            _write(answers, {**_crash(error), "ends": True})
             return
         _write(answers, answer)
+
+
+def _crash(error: monty.MontyCrashedError) -> dict[str, Any]:
+    if error.timed_out:
+        return {"code": "CODE_TIMEOUT", "message": "the process of the code died"}
+    if "SIGSYS" in str(error):  # which is all that says how it ended
+        return {"code": "CODE_PROCESS_LIMIT", "message": "the code tried to start a process"}
+    return {"code": "CODE_CRASHED", "message": "the process of the code died"}
 
 
 def _launcher(folder: str) -> str:

@@ -79,6 +79,7 @@ class Listener(uvicorn.Server):
             await engine.check_key()
             self._announce = partial(ready, shown)
             engine.begin_notices()
+            engine.begin_probe()
             await self.serve(sockets=[listener])
 
 

@@ -1,0 +1,28 @@
+"""Conditions of triggers: expressions over what happened. The language is loaded when one is first read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.errors import InvalidInput, excerpt
+
+
+def holds(condition: str, values: Mapping[str, Any]) -> bool:
+    """Whether the condition of a trigger is true of what it knows."""
+    from stepwell.authoring.graphs.expressions import compile_expression
+
+    return compile_expression(condition).truth(values)
+
+
+def check_condition(condition: str) -> None:
+    """Raise BadExpression, or InvalidInput, if a trigger cannot have this condition."""
+    from stepwell.authoring.graphs.expressions import compile_expression
+
+    strange = sorted(compile_expression(condition).names - {"trigger"})
+    if strange:
+        raise InvalidInput(
+            f"the condition uses {excerpt(strange[0])}",
+            hint="what happened is in `trigger`: trigger.payload.amount > 100",
+            field="condition",
+        )
