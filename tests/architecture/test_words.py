@@ -33,7 +33,6 @@ SMALL: dict[str, str] = {
     "src/stepwell/authoring/functions/record_steps.py": "steps that every style may use",
     "src/stepwell/authoring/conditions.py": "expressions of triggers, apart from those of graphs",
     "src/stepwell/server/record_routes.py": "a table of routes beside their handlers",
-    "src/stepwell/engine/worker/scheduler.py": "a part of the worker, beside source_runner",
     "src/stepwell/store/trigger_store.py": "a group of verbs; base.py has no room",
     "src/stepwell/client/verb_groups.py": "the groups of verbs that the client offers",
     "src/stepwell/cli/codec.py": "imports what only an encrypted database needs",

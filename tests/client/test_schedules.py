@@ -309,6 +309,39 @@ async def test_a_disabled_workflow_skips_its_slots_and_refuses_a_trigger(engines
             await engine.schedules.trigger("s")
 
 
+@pytest.mark.req("T1")
+async def test_a_schedule_that_a_worker_cannot_decide_holds_up_no_other(engines: Engines) -> None:
+    """Its time zone is unknown on this host: an older host, or one without tzdata."""
+    async with engines.new(report, settings=DEAF) as engine:
+        await engine.schedules.create("odd", report, cron="* * * * *", timezone="Europe/Berlin")
+        place = ("default", "schedule", "odd")
+        row = await engine.store.read_trigger(*place)
+        assert row is not None
+        assert row.slot is not None
+        settings = msgspec.json.encode(structs.replace(settings_of(row), timezone="Mars/Base"))
+        due = row.slot - 120
+        odd = structs.replace(row, settings=settings, slot=due, next_at=due, revision=2)
+        assert await engine.store.put_trigger(odd, expected=1)
+        await engine.schedules.create("good", report, every=1)
+        await ended(engine, "good", 2)
+        info = await engine.schedules.get("odd")
+        listed = await engine.schedules.list()
+
+        # Where the zone is known, the slot is still there to be started.
+        row = await engine.store.read_trigger(*place)
+        assert row is not None
+        assert row.next_at is not None
+        assert row.next_at > due
+        known = structs.replace(odd, settings=settings.replace(b"Mars/Base", b"UTC"), revision=3)
+        assert await engine.store.put_trigger(known, expected=2)
+        await engine.schedules.create("hint", report, every="1h")
+        started = await ended(engine, "odd")
+
+    assert (info.started, info.skip_reason, info.next_times) == (0, "timezone", (due,))
+    assert [one.name for one in listed] == ["good", "odd"]
+    assert (started.started, started.skip_reason) == (1, "missed")
+
+
 @pytest.mark.req("T1", "K46")
 async def test_schedules_belong_to_their_workspace(engines: Engines) -> None:
     async with engines.new(report) as engine:

@@ -79,14 +79,14 @@ def test_any_other_request_is_refused(changes: dict[str, str], body: bytes, code
     assert SECRET not in str(refusal.value)
 
 
-@pytest.mark.req("T2")
-def test_an_hmac_of_the_body_identifies_a_delivery_that_has_no_id() -> None:
+@pytest.mark.req("T2", "BI-W04")
+def test_an_hmac_of_the_body_identifies_a_delivery_whose_id_nobody_signed() -> None:
     one, other = (verified(HMAC, "github-secret", hub(body), body, NOW) for body in (b"1", b"2"))
     named = WebhookSettings(scheme="hmac", secret="g", header="X-Hub-Signature-256", id_header="X-Delivery")
 
     assert one.id != other.id
     assert verified(named, "github-secret", hub(b"1") | {"x-delivery": "d-7"}, b"1", NOW).id == "d-7"
-    assert verified(HMAC, "github-secret", hub(b"1") | {"idempotency-key": "k-7"}, b"1", NOW).id == "k-7"
+    assert verified(HMAC, "github-secret", hub(b"1") | {"idempotency-key": "k-7"}, b"1", NOW).id == one.id
     for headers in ({}, hub(b"2"), hub(b"1", "other-secret"), {"x-hub-signature-256": "sha256="}):
         with pytest.raises(Unsigned):
             verified(HMAC, "github-secret", headers, b"1", NOW)

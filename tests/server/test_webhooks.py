@@ -88,6 +88,25 @@ async def test_a_signed_delivery_starts_one_run_however_often_it_comes(engines: 
     assert (run.trigger, run.started_by, result) == ("webhook", "webhook hook", "hello Ana")
 
 
+@pytest.mark.req("T2", "X6", "BI-W04")
+async def test_a_repeated_delivery_counts_once_even_if_it_gives_another_input(engines: Engines) -> None:
+    body = json.dumps({"name": "Ana"}).encode()
+    async with hooked(engines) as (client, engine), stranger(client) as sender:
+        path = await created(client, workflow="greeting", input={"name": "{{trigger.at}}"})
+        first = await sender.post(path, content=body, headers=signed(body))
+        again = await sender.post(path, content=body, headers=signed(body))
+        together = await asyncio.gather(
+            *(sender.post(path, content=body, headers=signed(body, "msg_2")) for _ in range(5))
+        )
+        runs = await engine.runs()
+
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert again.json() == {"run": first.json()["run"], "duplicate": True}
+    assert {answer.status_code for answer in together} <= {200, 202}
+    assert len({answer.json()["run"] for answer in together}) == 1
+    assert len(runs) == 2
+
+
 @pytest.mark.req("T2", "X6", "BI-W01", "BI-W02", "BI-W03", "BI-W05")
 async def test_an_unsigned_delivery_starts_nothing(engines: Engines) -> None:
     body = b'{"name": "Eve"}'

@@ -36,7 +36,7 @@ from stepwell.domain.triggers.scheduled_runs import ScheduledRuns, settings_of, 
 from stepwell.domain.triggers.trigger import SCHEDULE, Pause, Trigger, TriggerStart
 from stepwell.domain.triggers.triggered_runs import start_of
 from stepwell.domain.whole_numbers import whole_number
-from stepwell.errors import Conflict, InvalidInput, excerpt
+from stepwell.errors import BadTimeZone, Conflict, InvalidInput, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client.client import Client
@@ -392,13 +392,21 @@ def backfilled(settings: ScheduleSettings, since: Moment, until: Moment, now: fl
     return times
 
 
+def _following(settings: ScheduleSettings, slot: float) -> tuple[float, ...]:
+    """The next four; none if only other hosts know the time zone."""
+    try:
+        return tuple(islice(slots(settings, slot), 4))
+    except BadTimeZone:
+        return ()
+
+
 def info_of(trigger: Trigger) -> ScheduleInfo:
     """The schedule as people see it."""
     settings, state, start = settings_of(trigger), state_of(trigger), start_of(trigger)
     pause = None if trigger.paused is None else msgspec.json.decode(trigger.paused, type=Pause)
     times: tuple[float, ...] = ()
     if trigger.slot is not None:
-        times = (trigger.slot, *islice(slots(settings, trigger.slot), 4))
+        times = (trigger.slot, *_following(settings, trigger.slot))
     skip = state.last_skip
     return ScheduleInfo(
         name=trigger.name,

@@ -33,7 +33,7 @@ from stepwell.domain.triggers.webhook import (
     checked_webhook,
     verified,
 )
-from stepwell.errors import InvalidInput, excerpt
+from stepwell.errors import InvalidInput, KeyConflict, excerpt
 
 BODY = "{{trigger.body}}"  # what a run gets unless it is said otherwise
 _TOKEN_BYTES = 24  # 192 random bits in the address
@@ -203,8 +203,10 @@ class Webhooks(NamedTriggers[WebhookInfo]):
     async def _start(
         self, trigger: Trigger, start: TriggerStart, input: Any, key: str, settings: WebhookSettings
     ) -> WebhookAnswer:
-        definition = await self._definition(trigger.workflow, trigger.version)
         known = await self._runs.find(key) if key else None
+        if known is not None:  # its input may differ: it may have the time, or headers that change
+            return WebhookAnswer(known.id, True, settings.reply, settings.wait)
+        definition = await self._definition(trigger.workflow, trigger.version)
         options: dict[str, Any] = {
             "key": key,
             "version": trigger.version,
@@ -218,8 +220,11 @@ class Webhooks(NamedTriggers[WebhookInfo]):
         given = {name: value for name, value in options.items() if value not in ("", None)}
         if definition.kind == "graph":
             given["graph"] = definition.body
-        run = await self._runs.start(trigger.workflow, input, **given)
-        return WebhookAnswer(run.id, known is not None, settings.reply, settings.wait)
+        try:
+            run = await self._runs.start(trigger.workflow, input, **given)
+        except KeyConflict as error:  # the same delivery came at the same time
+            return WebhookAnswer(str(error.context["run"]), True, settings.reply, settings.wait)
+        return WebhookAnswer(run.id, False, settings.reply, settings.wait)
 
     # Parts
 

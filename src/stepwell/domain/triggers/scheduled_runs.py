@@ -31,6 +31,8 @@ from stepwell.domain.triggers.trigger import SCHEDULE, DueTrigger, Firing, Trigg
 from stepwell.domain.triggers.triggered_runs import TriggeredRuns
 from stepwell.errors import StepwellError
 
+POSTPONED_SECONDS = 30.0  # until a schedule is looked at again that could not be decided
+
 _settings = msgspec.json.Decoder(ScheduleSettings)
 _state = msgspec.json.Decoder(ScheduleState)
 
@@ -51,7 +53,14 @@ class ScheduledRuns:
 
     def fire(self, due: Sequence[DueTrigger], now: float) -> list[Firing]:
         """What each of these does at that time."""
-        return [self._fire(each, now) for each in due]
+        return [self._fire_or_postpone(each, now) for each in due]
+
+    def _fire_or_postpone(self, due: DueTrigger, now: float) -> Firing:
+        try:
+            return self._fire(due, now)
+        except Exception as error:  # the other schedules of this transaction must not wait for this one
+            reason = error.code.lower() if isinstance(error, StepwellError) else type(error).__name__
+            return _postponed(due.trigger, now, reason)
 
     def _fire(self, due: DueTrigger, now: float) -> Firing:
         trigger = due.trigger
@@ -110,6 +119,14 @@ class ScheduledRuns:
         )
 
 
+def _postponed(trigger: Trigger, now: float, reason: str) -> Firing:
+    """Leave the slot to a later look: another worker may know the time zone that this one lacks."""
+    assert trigger.slot is not None, "a schedule that is due has a slot"
+    state = replace(state_of(trigger), last_skip=Skipped(slot=trigger.slot, reason=reason))
+    later = now + POSTPONED_SECONDS
+    return Firing(trigger, (), trigger.slot, later, msgspec.json.encode(state), trigger.last_run)
+
+
 def _run_id(trigger: Trigger, slot: float, now: float) -> RunId:
     """Sorts by time, as other ids of runs. Derived, because a store may ask for it on its own thread."""
     digest = hashlib.blake2b(slot_key(trigger.id, slot).encode(), digest_size=10).hexdigest()
@@ -118,6 +135,8 @@ def _run_id(trigger: Trigger, slot: float, now: float) -> RunId:
 
 def _changed(state: ScheduleState, decision: SlotDecision) -> ScheduleState:
     skip = state.last_skip
+    if skip is not None and skip.slot in decision.starts:
+        skip = None  # it was only postponed
     if decision.skipped and decision.last_skipped is not None:
         skip = Skipped(slot=decision.last_skipped, reason=decision.reason)
     return replace(

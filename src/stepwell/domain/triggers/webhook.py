@@ -133,7 +133,9 @@ def verified(
     settings: WebhookSettings, secret: str, headers: Mapping[str, str], body: bytes, now: float
 ) -> SignedDelivery:
     """Return the delivery; Unsigned if the request may not start anything. Header names are lower case."""
-    id = headers.get(settings.id_header.lower() or "idempotency-key", "")
+    # An HMAC covers the body alone: a repeated request must not get a new id.
+    by_default = "" if settings.scheme == "hmac" else "idempotency-key"
+    id = headers.get(settings.id_header.lower() or by_default, "")
     if settings.scheme == "standard":
         id = _check_standard(settings, secret, headers, body, now)
     elif settings.scheme == "hmac":

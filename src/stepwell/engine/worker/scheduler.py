@@ -50,6 +50,9 @@ class Scheduler:
             except StoreError as error:
                 _log.warning("schedules were not looked at: %s", error.message)
                 seconds, pause = pause, min(pause * 2, _PAUSE_MAX)
+            except Exception:  # nothing was written; the worker has more to do than schedules
+                _log.exception("schedules were not looked at")
+                seconds, pause = pause, min(pause * 2, _PAUSE_MAX)
             await self.next_look.sleep(seconds)
 
     async def look(self) -> float:
