@@ -9,12 +9,8 @@ StepwellError                     code, message and hint; the text is the same i
 │   ├─ InvalidDefinition          a workflow or step is declared incorrectly
 │   ├─ BadExpression              an expression or template cannot be parsed; names the column
 │   ├─ NoWayOut                   no transition of a machine can leave its place
-│   ├─ UnknownWorkflow
-│   ├─ RunNotFound
-│   ├─ TriggerNotFound            no schedule or trigger of that name
+│   ├─ UnknownWorkflow · RunNotFound · StepNotFound · DocumentNotFound · TriggerNotFound
 │   ├─ CollectionNotFound · RecordNotFound
-│   ├─ StepNotFound
-│   ├─ DocumentNotFound
 │   ├─ InvalidFile                not an exported run, or from a newer version
 │   ├─ SearchRefused              the text to search is encrypted
 │   ├─ SettingsInvalid
@@ -26,16 +22,13 @@ StepwellError                     code, message and hint; the text is the same i
 │   ├─ StatelessWait              a run without a store waits for a message
 │   └─ NotDurable                 workflow code awaits something that a replay cannot repeat
 ├─ Conflict                       the state of the run does not allow this
-│   ├─ KeyConflict                same idempotency key, different input
+│   ├─ KeyConflict · MessageConflict    same key or id, different input or message
 │   ├─ TriggerExists              a schedule or trigger of that name exists
 │   ├─ RecordExists · RecordChanged · RecordLimit · CollectionChanged    of records
 │   ├─ RunEnded                   a signal or decision for a run that has ended
 │   ├─ AlreadyDecided             the wait is closed, or was answered before
 │   ├─ WrongPlace                 a trigger that does not fit the place of the machine
-│   ├─ NotRetryable
-│   ├─ NotCompensable             nothing to undo, or undone before
-│   ├─ NotForkable                a new run cannot begin at that event of the log
-│   ├─ NotRemovable               the run, or one below it, has not ended
+│   ├─ NotRetryable · NotCompensable · NotForkable · NotRemovable
 │   ├─ RunExists                  an imported run exists
 │   ├─ SignalLimit
 │   └─ CodeChanged                the log no longer fits the code
@@ -400,6 +393,13 @@ class KeyConflict(Conflict):
 
     code = "KEY_CONFLICT"
     hint = "use a new key for a new request, or the same input to get the same run"
+
+
+class MessageConflict(Conflict):
+    """This id belongs to another message, which the run has taken or will take."""
+
+    code = "MESSAGE_CONFLICT"
+    hint = "use a new id for a new message; the first one counts"
 
 
 class TriggerExists(Conflict):

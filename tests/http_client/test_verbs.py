@@ -21,6 +21,7 @@ from stepwell.errors import (
     InvalidInput,
     InvalidRequest,
     KeyConflict,
+    MessageConflict,
     NotCompensable,
     NotEndedYet,
     NotRemovable,
@@ -223,6 +224,8 @@ async def test_messages_reach_a_run_once(engines: Engines) -> None:
         assert await first.event("gone", {"n": 1}, id="1")
         await until(lambda: first._received("signal/1"))
         assert not await first.event("gone", {"n": 1}, id="1")
+        with pytest.raises(MessageConflict, match="1"):
+            await first.event("gone", {"n": 2}, id="1")
         await client.emit("paid", 1, key="a")
         assert await first.result() == 1
 

@@ -410,6 +410,7 @@ async def test_messages_that_do_not_fit(memory_engines: Engines) -> None:
         path = f"/api/v1/runs/{run}/signal"
         for _ in range(2):  # the same id counts once
             early = await client.post(path, json={"name": "word", "payload": 1, "id": "one"})
+        other = await client.post(path, json={"name": "word", "payload": 9, "id": "one"})
         large = await client.post(path, json={"name": "word", "payload": "x" * (2 * 1024 * 1024 + 1)})
         await client.post(path, json={"name": "word", "payload": 2})
         done = await client.ended(run)
@@ -418,6 +419,7 @@ async def test_messages_that_do_not_fit(memory_engines: Engines) -> None:
     assert (late.status_code, code(late)) == (409, "RUN_ENDED")
     assert (nobody.status_code, code(nobody)) == (404, "RUN_NOT_FOUND")
     assert early.status_code == 200
+    assert (other.status_code, code(other)) == (409, "MESSAGE_CONFLICT")
     assert (large.status_code, code(large)) == (413, "PAYLOAD_TOO_LARGE")
     assert done["output"] == [1, 2]
     assert cancelled == [{"done": False, "status": "completed"}] * 2

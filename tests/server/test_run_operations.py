@@ -264,6 +264,26 @@ async def test_events_have_a_type_of_one_vocabulary_and_a_schema(engines: Engine
 
 
 @pytest.mark.req("A2")
+async def test_events_are_found_by_type_and_by_path(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
+        run = await client.started("doubling", 1)
+        await client.ended(run)
+        path = f"/api/v1/runs/{run}/events"
+        whole = (await client.get(path)).json()["events"]
+        done = (await client.get(path, params={"type": ["node_completed", "workflow_finished"]})).json()
+        first = (await client.get(path, params={"type": "workflow_finished", "limit": 1})).json()
+        step = next(event["path"] for event in whole if event["type"] == "node_completed")
+        about = (await client.get(path, params={"path": step})).json()["events"]
+        typo = await client.get(path, params={"type": "node_complete"})
+
+    assert [event["type"] for event in done["events"]] == ["node_completed", "workflow_finished"]
+    assert [event["seq"] for event in first["events"]] == [whole[-1]["seq"]]
+    assert about == [event for event in whole if event["path"] == step]
+    assert (typo.status_code, code(typo)) == (400, "PARAM_INVALID")
+    assert "node_completed" in typo.json()["message"]
+
+
+@pytest.mark.req("A2")
 async def test_log_lines_of_a_step_are_paged(engines: Engines) -> None:
     async with served(engines.new(speaking)) as client:
         run = await client.started("speaking", "hello")

@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar, overload
 import msgspec
 from msgspec import Raw
 
-from stepwell.client import decisions, links, operations, removal, variables
+from stepwell.client import decisions, links, message_ids, operations, removal, variables
 from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.keys import NewCredential
 from stepwell.client.open_waits import first_open_wait
@@ -39,7 +39,6 @@ from stepwell.domain.events import (
     Continued,
     Event,
     Problem,
-    Received,
     StepCompleted,
     read,
     read_as,
@@ -366,7 +365,10 @@ class RunHandle(Generic[R]):
     # Messages to the run
 
     async def signal(self, name: str, payload: Any = None, *, id: str = "", by: str = "") -> None:
-        """Send a signal; the run takes it when it waits for one. The same `id` counts once."""
+        """Send a signal; the run takes it when it waits for one.
+
+        The same `id` counts once; MessageConflict if it was used for another name or payload.
+        """
         checked_text(name, "name")
         await self._check()
         data = limited(encoded_by_type(payload), f"signal {excerpt(name)}", self._client.payload_bytes_max)
@@ -378,14 +380,17 @@ class RunHandle(Generic[R]):
             payload=data,
             by=checked_text(by, "by"),
         )
-        self._delivered(await self._client.deliver(message), f"signal {excerpt(name)}")
+        outcome = await self._client.deliver(message)
+        self._delivered(outcome, f"signal {excerpt(name)}")
+        await message_ids.check_same(self._client, message, outcome, id)
 
     async def event(
         self, name: str, payload: Any = None, *, key: str = "", id: str = "", by: str = ""
     ) -> bool:
         """Send an event to this run only; the first matching wait takes it, even one opened later.
 
-        `key` is the event key. The same `id` counts once; False says that it was received before.
+        `key` is the event key. The same `id` counts once; False says that it was received before, and
+        MessageConflict that it was used for another event.
         """
         body = {"key": checked_text(key, "key"), "data": Raw(encoded_by_type(payload))}
         checked_text(name, "name")
@@ -402,13 +407,11 @@ class RunHandle(Generic[R]):
         repeated = bool(id) and await self._received(message.key)
         outcome = await self._client.deliver(message)
         self._delivered(outcome, f"event {excerpt(name)}")
+        await message_ids.check_same(self._client, message, outcome, id)
         return outcome is Delivery.DELIVERED and not repeated
 
     async def _received(self, key: str) -> bool:
-        async for row in self.log():
-            if row.kind == "received" and read_as(Received, row, self.id).key == key:
-                return True
-        return False
+        return await message_ids.was_received(self._client, self.id, key)
 
     async def decide(
         self,

@@ -25,6 +25,18 @@ class Ids(Protocol):
         ...
 
 
+_GENERATED = "once-"
+
+
+def generated_id(token: str) -> str:
+    """The id of a message that a client library repeats by itself: nobody else knows it."""
+    return _GENERATED + token
+
+
+def is_generated(id: str) -> bool:
+    return id.startswith(_GENERATED)
+
+
 def child_run_id(parent: RunId, path: str) -> RunId:
     """The child's id: the same parent and path always give the same id, so starting it twice is harmless.
 

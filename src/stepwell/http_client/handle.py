@@ -20,8 +20,8 @@ from stepwell.domain.access import Credential
 from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.commit import LogRow, RunRow
 from stepwell.domain.duration import Duration, seconds
-from stepwell.domain.events import Accepted, Cancelled, read
-from stepwell.domain.ids import RunId
+from stepwell.domain.events import Accepted, Cancelled, Received, read, read_as
+from stepwell.domain.ids import RunId, generated_id
 from stepwell.domain.state import OpenWait, RunOverview
 from stepwell.domain.status import Status
 from stepwell.domain.step_log import LINES_PAGE
@@ -207,11 +207,17 @@ class HttpRunHandle(RunHandle[R]):
                 return None
             raise
 
+    async def _received(self, key: str) -> bool:
+        async for row in self.log():
+            if row.kind == "received" and read_as(Received, row, self.id).key == key:
+                return True
+        return False
+
     def _message(self, name: str, payload: Any, id: str, by: str) -> dict[str, Any]:
         return {
             "name": checked_text(name, "name"),
             "payload": Raw(encoded_by_type(payload)),
-            "id": checked_text(id, "id") or self._client.token(),  # a repeat counts once
+            "id": checked_text(id, "id") or generated_id(self._client.token()),  # a repeat counts once
             "by": checked_text(by, "by"),
         }
 

@@ -8,14 +8,17 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from stepwell.client import RunHandle
 from stepwell.client.decisions import given_decisions
 from stepwell.domain.event_schema import event_schema
+from stepwell.domain.event_types import types_of, vocabulary
+from stepwell.domain.events import KIND
 from stepwell.domain.ids import RunId
 from stepwell.domain.state import OpenWait
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.trace import TraceEntry
 from stepwell.errors import NotWaitingYet
 from stepwell.server import views
@@ -30,18 +33,40 @@ Seq = Annotated[int | None, Query(ge=1, le=_SEQ_MAX, description="after this eve
 EventSeq = Annotated[int, Path(ge=1, le=_SEQ_MAX)]
 
 
+def _known_type(name: str) -> str:
+    if name not in _TYPES:
+        raise ValueError(did_you_mean_one_of(name, _TYPES))
+    return name
+
+
+_TYPES = vocabulary()
+EventTypeName = Annotated[str, AfterValidator(_known_type), Field(json_schema_extra={"enum": [*_TYPES]})]
+
+
 async def list_events(
     request: Request,
     run_id: RunPath,
+    *,
     after: Annotated[int, Query(ge=0, le=_SEQ_MAX, description="seq of the last event you have")] = 0,
     limit: Annotated[int, Query(ge=1, le=_PAGE_MAX)] = 200,
+    type: Annotated[
+        list[EventTypeName] | None,
+        Query(description="only these types, such as node_failed; see /event-schema", max_length=60),
+    ] = None,
+    path: Annotated[str, Query(max_length=2000, description="only events about it, as in the steps")] = "",
 ) -> views.EventPage:
-    """List the events of a run, oldest first."""
+    """List the events of a run, oldest first. A filtered page may have fewer than there are: see `more`."""
     caller = caller_of(request)
     await caller.handle(run_id)
-    rows = await caller.engine.store.read_log(RunId(run_id), after=after, limit=limit + 1)
+    kinds = sorted({kind for kind in KIND.values() if not {*(type or ())}.isdisjoint(types_of(kind))})
+    page = caller.engine.store.read_log
+    rows = await page(RunId(run_id), after=after, limit=limit + 1, kinds=kinds, path=path)
     events = [views.EventView(**views.event_fields(row, run_id, _root(request))) for row in rows[:limit]]
-    return views.EventPage(events=events, after=events[-1].seq if events else after, more=len(rows) > limit)
+    return views.EventPage(
+        events=[event for event in events if not type or event.type in type],
+        after=events[-1].seq if events else after,
+        more=len(rows) > limit,
+    )
 
 
 async def get_event(request: Request, run_id: RunPath, seq: EventSeq) -> views.EventView:

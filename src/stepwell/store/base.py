@@ -304,9 +304,19 @@ class Tickets(Protocol):
 
 class Reading(Protocol):
     async def read_log(
-        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        run_id: RunId,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        kinds: Sequence[str] = (),
+        path: str = "",
     ) -> Sequence[LogRow]:
-        """The next events. With `bytes_max` the last one is that with which the payloads reach it."""
+        """The next events. With `bytes_max` the last one is that with which the payloads reach it.
+
+        With `kinds` or `path` only the events of these kinds, or about that path; `bytes_max` has no effect.
+        """
         ...
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:

@@ -388,9 +388,18 @@ class EncodedStore(EncodedRecords):
             return data
 
     async def read_log(
-        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        run_id: RunId,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        kinds: Sequence[str] = (),
+        path: str = "",
     ) -> Sequence[LogRow]:
-        rows = await self._store.read_log(run_id, after=after, limit=limit, bytes_max=bytes_max)
+        rows = await self._store.read_log(
+            run_id, after=after, limit=limit, bytes_max=bytes_max, kinds=kinds, path=path
+        )
         return [self._log_row(run_id, row) for row in rows]
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:

@@ -131,9 +131,18 @@ class SealedStore(EncodedStore):
         ]
 
     async def read_log(
-        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        run_id: RunId,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        kinds: Sequence[str] = (),
+        path: str = "",
     ) -> Sequence[LogRow]:
-        rows = await self._store.read_log(run_id, after=after, limit=limit, bytes_max=bytes_max)
+        rows = await self._store.read_log(
+            run_id, after=after, limit=limit, bytes_max=bytes_max, kinds=kinds, path=path
+        )
         return await self._shown(run_id, rows)
 
     async def read_log_end(self, run_id: RunId, *, count: int = 1) -> Sequence[LogRow]:

@@ -20,9 +20,19 @@ class MemoryReads(MemoryLimits):
         return self._clock()
 
     async def read_log(
-        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        run_id: RunId,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        kinds: Sequence[str] = (),
+        path: str = "",
     ) -> Sequence[LogRow]:
         run = self._runs.get(run_id)
+        if run and (kinds or path):
+            matching = (row for row in run.log[after:] if not kinds or row.kind in kinds)
+            return [row for row in matching if path in ("", row.path)][:limit]
         rows = run.log[after : after + limit] if run else []
         if bytes_max is None:
             return rows

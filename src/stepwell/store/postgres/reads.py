@@ -41,8 +41,18 @@ class PgReads:
         return float((await self.fetch("now", self._db.now()))[0][0])
 
     async def read_log(
-        self, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+        self,
+        run_id: RunId,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        bytes_max: int | None = None,
+        kinds: Sequence[str] = (),
+        path: str = "",
     ) -> Sequence[LogRow]:
+        if kinds or path:
+            rows = await self.fetch("read_log_about", run_id, after, limit, list(kinds), path)
+            return [LogRow(*row) for row in rows]
         if bytes_max is not None:
             rows = await self.fetch("read_log_within", run_id, after, limit, bytes_max)
             return [LogRow(*row) for row in rows]

@@ -27,6 +27,16 @@ FROM (
 WHERE before < $4
 ORDER BY seq;
 
+-- name: read_log_about
+SELECT seq, kind, path, attempt, at, payload
+FROM stepwell.events
+WHERE run_id = $1
+    AND seq > $2
+    AND (cardinality($4::text[]) = 0 OR kind = ANY ($4::text[]))
+    AND ($5 = '' OR path = $5)
+ORDER BY seq
+LIMIT $3;
+
 -- name: read_log_end
 SELECT seq, kind, path, attempt, at, payload
 FROM stepwell.events

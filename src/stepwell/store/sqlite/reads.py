@@ -16,8 +16,18 @@ from stepwell.store.sqlite.session import Row, Session, as_list
 
 
 def read_log(
-    session: Session, run_id: RunId, *, after: int = 0, limit: int = 1000, bytes_max: int | None = None
+    session: Session,
+    run_id: RunId,
+    *,
+    after: int = 0,
+    limit: int = 1000,
+    bytes_max: int | None = None,
+    kinds: Sequence[str] = (),
+    path: str = "",
 ) -> Sequence[LogRow]:
+    if kinds or path:
+        rows = session.rows("read_log_about", run_id, after, limit, as_list(list(kinds)), path)
+        return [LogRow(*row) for row in rows]
     if bytes_max is not None:
         rows = session.rows("read_log_within", run_id, after, limit, bytes_max)
         return [LogRow(*row) for row in rows]

@@ -22,6 +22,16 @@ FROM (
 WHERE before < ?4
 ORDER BY seq;
 
+-- name: read_log_about
+SELECT seq, kind, path, attempt, at, payload
+FROM events
+WHERE run_id = ?1
+    AND seq > ?2
+    AND (?4 = '[]' OR kind IN (SELECT value FROM json_each(?4)))
+    AND (?5 = '' OR path = ?5)
+ORDER BY seq
+LIMIT ?3;
+
 -- name: read_log_end
 SELECT seq, kind, path, attempt, at, payload
 FROM events

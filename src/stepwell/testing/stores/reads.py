@@ -91,6 +91,21 @@ class ListRules:
         assert [row.seq for row in await read(claim.run_id, after=10)] == []
 
     @checked
+    async def test_events_of_some_kinds_or_about_a_path_are_read_alone(self, scene: Scene) -> None:
+        claim = await scene.begun()
+        await scene.ok(scene.member(claim, *(scene.done(f"s{n}") for n in range(4))))
+        whole, read = list(await scene.store.read_log(claim.run_id)), scene.store.read_log
+        kinds = [row.kind for row in whole if row.path == "s1"]
+        done = [row for row in whole if row.kind in kinds]
+
+        assert list(await read(claim.run_id, kinds=kinds)) == done
+        assert list(await read(claim.run_id, kinds=kinds, after=done[0].seq, limit=2)) == done[1:3]
+        assert list(await read(claim.run_id, kinds=[*kinds, "accepted"])) == [whole[0], *done]
+        assert list(await read(claim.run_id, path="s1")) == [row for row in whole if row.path == "s1"]
+        assert list(await read(claim.run_id, kinds=["accepted"], path="s1")) == []
+        assert list(await read(RunId("nobody"), kinds=kinds)) == []
+
+    @checked
     async def test_the_end_of_a_log_is_read_oldest_first(self, scene: Scene) -> None:
         claim = await scene.begun()
         await scene.ok(scene.member(claim, *(scene.done(f"s{n}") for n in range(8))))
