@@ -69,6 +69,7 @@ def test_the_wheel_has_the_page_and_every_file_that_is_named_in_it(wheels: Path)
     assert [name for name in linked if name not in assets] == []
     assert len(named) > 10
     assert sorted(named - assets) == []
+    assert "stepwell/server/errors.md" in names
     assert not [name for name in names if name.startswith(("tests/", "tools/", "studio/"))]
 
 

@@ -211,7 +211,7 @@ async def test_refusals_say_nothing_about_the_inside(sqlite: Engines) -> None:
 
 
 @pytest.mark.req("A7")
-async def test_only_three_addresses_answer_a_stranger(memory_engines: Engines) -> None:
+async def test_only_health_and_the_page_of_errors_answer_a_stranger(memory_engines: Engines) -> None:
     """PT-34: metrics, debug pages and the API's description are not there for everybody."""
     async with served(memory_engines.new(*FLOWS)) as client, httpx.AsyncClient(base_url=client.url) as page:
         assert (await page.get("/metrics")).status_code == 404  # a port of its own
@@ -220,5 +220,7 @@ async def test_only_three_addresses_answer_a_stranger(memory_engines: Engines) -
             answer = await page.get(path)
             assert set(answer.json()) == {"status"}
             assert stepwell.__version__ not in answer.text
+        explained = (await page.get("/docs/errors")).text
+        assert stepwell.__version__ not in explained
         described = (await client.get("/api/v1/openapi.json", headers=BEARER)).text
         assert not INSIDE.search(described)

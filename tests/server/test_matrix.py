@@ -126,6 +126,7 @@ def test_every_parameter_of_a_path_has_a_value_that_a_caller_would_try(memory_en
         "launch",
         "healthz",
         "readyz",
+        "explain_errors",
         "sign_in",
         "receive_delivery",
         "validate_graph",

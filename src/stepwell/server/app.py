@@ -25,7 +25,7 @@ from stepwell.server.guard import Guard
 from stepwell.server.live import Streams
 from stepwell.server.metrics import Metrics
 from stepwell.server.proxy import TrustedProxy
-from stepwell.server.refusal import answer, request_id_of
+from stepwell.server.refusal import answer
 from stepwell.server.route_kinds import API
 from stepwell.server.stream import ListFeed
 from stepwell.server.studio import Studio
@@ -152,7 +152,7 @@ _OPENAPI = Route(
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    response = answer(error, request_id_of(request))
+    response = answer(error, request)
     if response.status_code == 405:  # the routes of an address are several: name the methods of all
         matching = [route for route in request.app.routes if isinstance(route, DeclaredRoute)]
         matching = [route for route in matching if route.matches(request.scope)[0] is not Match.NONE]

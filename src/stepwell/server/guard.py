@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stepwell.domain.hops import HOPS_MAX, hops_here
@@ -48,7 +49,7 @@ class Guard:
             self._access.check_source(headers)
             hops = _hops(headers)
         except Refusal as refusal:
-            await deny(refusal, request_id, scope, receive, send_with_headers)
+            await deny(refusal, scope, receive, send_with_headers)
             return
         token = hops_here.set(hops)
         try:
@@ -57,12 +58,12 @@ class Guard:
             hops_here.reset(token)
 
 
-async def deny(error: Exception, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def deny(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request with its problem; refuse a socket with it, where the listener can send one."""
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    await answer(error, request_id)(scope, receive, send)
+    await answer(error, HTTPConnection(scope))(scope, receive, send)
 
 
 def _hops(headers: Headers) -> int:

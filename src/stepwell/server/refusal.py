@@ -23,7 +23,7 @@ from stepwell.domain.text import clean
 from stepwell.errors import StepwellError, excerpt, shortened
 
 MEDIA_TYPE = "application/problem+json"
-_DOCS = "/docs/errors#"
+DOCS = "/docs/errors"  # where the server explains its codes: error_page.py
 _FIELDS_MAX = 50
 _log = logging.getLogger("stepwell.server")
 
@@ -122,7 +122,7 @@ def status_of(error: StepwellError) -> int:
 
 
 def problem(
-    request_id: str,
+    request: HTTPConnection,
     status: int,
     code: str,
     message: str,
@@ -141,8 +141,8 @@ def problem(
         "message": message,
         "hint": hint,
         "field": field,
-        "docs": _DOCS + code,
-        "request_id": request_id,
+        "docs": f"{request.scope.get('root_path', '')}{DOCS}#{code}",
+        "request_id": request_id_of(request),
         "fields": [entry.model_dump() for entry in fields],
         "context": dict(context or {}),
     }
@@ -151,11 +151,11 @@ def problem(
     )
 
 
-def answer(error: Exception, request_id: str) -> Response:
+def answer(error: Exception, request: HTTPConnection) -> Response:
     """Return the problem for any error that a route can raise."""
     if isinstance(error, Refusal):
         return problem(
-            request_id,
+            request,
             error.status,
             error.code,
             error.message,
@@ -166,14 +166,14 @@ def answer(error: Exception, request_id: str) -> Response:
             headers=error.headers,
         )
     if isinstance(error, StepwellError):
-        return _of_stepwell(error, request_id)
+        return _of_stepwell(error, request)
     if isinstance(error, RequestValidationError):
-        return answer(_of_validation(error), request_id)
+        return answer(_of_validation(error), request)
     if isinstance(error, HTTPException):
-        return _of_http(error, request_id)
-    _log.error("request %s failed", request_id, exc_info=error)
+        return _of_http(error, request)
+    _log.error("request %s failed", request_id_of(request), exc_info=error)
     return problem(
-        request_id,
+        request,
         500,
         "INTERNAL",
         "the server could not answer this request",
@@ -181,7 +181,7 @@ def answer(error: Exception, request_id: str) -> Response:
     )
 
 
-def _of_stepwell(error: StepwellError, request_id: str) -> Response:
+def _of_stepwell(error: StepwellError, request: HTTPConnection) -> Response:
     status = status_of(error)
     headers: dict[str, str] = {}
     if isinstance(error, errors.RateLimited):
@@ -190,11 +190,11 @@ def _of_stepwell(error: StepwellError, request_id: str) -> Response:
         headers["Retry-After"] = "1"
     message, context = error.message, {name: clean(str(value)) for name, value in error.context.items()}
     if isinstance(error, errors.StoreError):
-        _log.warning("request %s: %s", request_id, error)
+        _log.warning("request %s: %s", request_id_of(request), error)
         # The text of a store error may name hosts and files.
         message, context = (type(error).__doc__ or "").strip(), {}
     return problem(
-        request_id,
+        request,
         status,
         error.code,
         message,
@@ -255,13 +255,13 @@ def _dotted(path: Sequence[object]) -> str:
     return ".".join(clean(str(part)) for part in path)
 
 
-def _of_http(error: HTTPException, request_id: str) -> Response:
+def _of_http(error: HTTPException, request: HTTPConnection) -> Response:
     codes = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
     texts = {404: "there is nothing at this address", 405: "this address has no such method"}
     message = texts.get(error.status_code, HTTPStatus(error.status_code).phrase)
     code = codes.get(error.status_code, "HTTP_ERROR")
     return problem(
-        request_id,
+        request,
         error.status_code,
         code,
         message,

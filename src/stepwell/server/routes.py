@@ -8,6 +8,7 @@ from stepwell.server import (
     alerts,
     bulk,
     deliveries,
+    error_page,
     graphs,
     health,
     history,
@@ -26,6 +27,7 @@ from stepwell.server import (
     workflows,
 )
 from stepwell.server.json_body import DEFINITION_MAX
+from stepwell.server.refusal import DOCS
 from stepwell.server.route_kinds import API, RUN, WHY, admin_read, anonymous, change, read
 from stepwell.server.table import Route
 
@@ -37,6 +39,7 @@ _SSE: dict[int, dict[str, Any]] = {
     }
 }
 _FILE: dict[int, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {}}}}}
+_TEXT: dict[int, dict[str, Any]] = {200: {"content": {"text/html": {}, "text/plain": {}}}}
 _EXAMPLE_GRAPH = {
     "nodes": [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}],
     "edges": [{"source": "start", "target": "end"}],
@@ -49,6 +52,7 @@ ANONYMOUS = (
     ),
     anonymous("/healthz", health.healthz),
     anonymous("/readyz", health.readyz),
+    anonymous(DOCS, error_page.explain_errors, answers=_TEXT),
     # These open their own kind of credential: a key to sign in with, and an approval link.
     Route(
         method="POST",

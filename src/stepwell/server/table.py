@@ -79,7 +79,7 @@ class DeclaredRoute(APIRoute):
                 await self._admit(request)
                 response = await inner(request)
             except Exception as error:
-                response = answer(error, request_id_of(request))
+                response = answer(error, request)
             if self.row.audited:
                 await _record(self.row, request, response.status_code)
             return response
@@ -149,7 +149,7 @@ class DeclaredSocket(WebSocketRoute):
                 raise _unknown_parameter(name, {})
             await self.row.handler(socket, Caller(self._engine, principal))
         except (Refusal, StepwellError) as error:
-            await deny(error, request_id_of(socket), socket.scope, socket.receive, socket.send)
+            await deny(error, socket.scope, socket.receive, socket.send)
 
 
 def _check_scope(principal: Principal, scope: Scope) -> None:
