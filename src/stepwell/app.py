@@ -304,8 +304,7 @@ class Engine(Client):
         `test=True` marks a test run of an unsaved graph: pinned data is used, and the definition is
         stored nowhere else.
         """
-        await self.graphs.parse_code(graph)
-        workflow = self.graphs.workflow(graph)
+        workflow = await self.graphs.checked(graph)
         await self._begin_to_work()
         start: Callable[..., Awaitable[RunHandle[Any]]] = self.start  # `graph` is not a public option
         return await start(workflow, input, graph=workflow.definition.body, test=test, **options)

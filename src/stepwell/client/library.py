@@ -37,12 +37,9 @@ class DraftInfo(msgspec.Struct, frozen=True, kw_only=True):
 class LibraryTools(Protocol):
     """Checks, hashes and compares graphs. Implemented in authoring, which the client does not import."""
 
-    def warnings(self, source: Any) -> Sequence[object]: ...
-
-    async def parse_code(self, source: Any) -> None: ...
-
-    def workflow(self, source: Any, **options: Any) -> Startable[Any, Any]: ...
-    def diff(self, old: Any, new: Any) -> dict[str, Any]: ...
+    async def checked(self, source: Any, **options: Any) -> Startable[Any, Any]: ...
+    async def warned(self, source: Any) -> Sequence[object]: ...
+    async def compared(self, old: Any, new: Any) -> dict[str, Any]: ...
     def content_hash(self, body: Any) -> str: ...
     def version_hash(self, body: Any) -> str: ...
 
@@ -111,11 +108,12 @@ class GraphLibrary:
         return await self._with_warnings(name, body)
 
     async def _with_warnings(self, name: str, body: Any) -> SavedGraph:
-        return replace(await self.about(name), warnings=tuple(map(str, self._tools.warnings(body))))
+        return replace(await self.about(name), warnings=tuple(map(str, await self._tools.warned(body))))
 
     async def _changed(self, name: str, mine: Definition) -> Conflict:
         theirs = (await self._definitions(name))["draft"]
-        nodes = self._tools.diff(msgspec.json.decode(theirs.body), msgspec.json.decode(mine.body))["nodes"]
+        bodies = (msgspec.json.decode(draft.body) for draft in (theirs, mine))
+        nodes = (await self._tools.compared(*bodies))["nodes"]
         differing = ", ".join([*nodes["added"], *nodes["removed"], *nodes["changed"]])
         return Conflict(
             f"the draft of {excerpt(name)} was changed by somebody else{await self._saved_by(name)}",
@@ -151,13 +149,12 @@ class GraphLibrary:
             if versions and not self._differ(definitions[versions[-1]], draft):
                 await self._retitle(definitions[versions[-1]], draft)
                 body = msgspec.json.decode(definitions[versions[-1]].body)
-                same = self._tools.workflow(body, name=name, version=versions[-1], stored=True)
+                same = await self._tools.checked(body, name=name, version=versions[-1], stored=True)
                 await self._declare(name, triggers_of(same), by)
                 return versions[-1]
             version = str(int(versions[-1]) + 1 if versions else 1)
             body = msgspec.json.decode(draft.body)
-            await self._tools.parse_code(body)
-            workflow = self._tools.workflow(body, name=name, version=version)
+            workflow = await self._tools.checked(body, name=name, version=version)
             who = checked_text(by, "by")
             if await self._swap(self._in_workspace(workflow.definition, created_by=who), ""):
                 await self._declare(name, triggers_of(workflow), who)
@@ -178,7 +175,7 @@ class GraphLibrary:
 
     async def diff(self, name: str, old: str | int, new: str | int = "draft") -> dict[str, Any]:
         """Return what changed between two versions; `draft` and `published` count as versions."""
-        return self._tools.diff(await self.get(name, old), await self.get(name, new))
+        return await self._tools.compared(await self.get(name, old), await self.get(name, new))
 
     async def start(
         self, name: str, input: Any = None, *, version: str | int = "published", **options: Any
@@ -192,7 +189,7 @@ class GraphLibrary:
                 f"graph {excerpt(name)} has no version {excerpt(version)}", hint="publish it first"
             )
         body = msgspec.json.decode(definitions[chosen].body)
-        workflow = self._tools.workflow(body, name=name, version=chosen, stored=True)
+        workflow = await self._tools.checked(body, name=name, version=chosen, stored=True)
         await self._begin_to_work()
         start: Callable[..., Awaitable[Any]] = self._client.start  # `graph` is not a public option
         return await start(workflow, input, graph=workflow.definition.body, **options)
@@ -200,9 +197,8 @@ class GraphLibrary:
     # Parts
 
     async def _definition(self, body: Any, name: str) -> Definition:
-        await self._tools.parse_code(body)
         options = {"name": name} if name else {}
-        return self._tools.workflow(body, **options).definition
+        return (await self._tools.checked(body, **options)).definition
 
     def _in_workspace(self, definition: Definition, **changes: Any) -> Definition:
         return msgspec.structs.replace(definition, workspace=self._client.workspace, **changes)

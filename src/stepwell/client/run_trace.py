@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -17,6 +18,9 @@ from stepwell.domain.trace import TraceEntry, TraceFold
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidInput, UnknownWorkflow, excerpt
 
+T = TypeVar("T")
+_LARGE_GRAPH = 32 * 1024  # bytes
+_LONG_LOG = 2000  # events
 ReadGraph = Callable[[ev.Accepted], Awaitable[bytes]]
 
 
@@ -56,14 +60,35 @@ async def read_trace(
     log = [ev.read(row, run_id) async for row in rows]
     accepted = log[0].fact
     assert isinstance(accepted, ev.Accepted)
-    folding: Folding
-    folding = graph_folding(run_id, await graph(accepted)) if accepted.kind == "graph" else LogFolding()
-    folding.feed(log)
-    page = [entry for entry in folding.entries() if entry.order > after][:limit]
+    body = await graph(accepted) if accepted.kind == "graph" else b""
+
+    def fold_log() -> list[TraceEntry]:
+        folding: Folding = graph_folding(run_id, body) if body else LogFolding()
+        folding.feed(log)
+        return folding.entries()
+
+    entries = await _beside_the_loop(fold_log, body, log)
+    page = [entry for entry in entries if entry.order > after][:limit]
     if not values:
         for entry in page:
             entry.config = entry.input = entry.output = None
     return page
+
+
+async def _beside_the_loop(fold_log: Callable[[], T], body: bytes, log: list[ev.Event]) -> T:
+    """Fold a large graph or a long log in a thread, so that the loop does its other work meanwhile."""
+    if len(body) < _LARGE_GRAPH and len(log) < _LONG_LOG:
+        return fold_log()
+    return await asyncio.to_thread(fold_log)
+
+
+async def folded_graph(run_id: RunId, log: list[ev.Event], graph: bytes) -> GraphFolding:
+    def fold_log() -> GraphFolding:
+        folding = graph_folding(run_id, graph)
+        folding.feed(log)
+        return folding
+
+    return await _beside_the_loop(fold_log, graph, log)
 
 
 def graph_folding(run_id: str, graph: bytes) -> GraphFolding:
@@ -104,9 +129,8 @@ async def state_of(run_id: RunId, log: list[ev.Event], graph: ReadGraph) -> RunS
     state.input = msgspec.json.decode(accepted.input)
     if accepted.kind == "graph":
         try:
-            folding = graph_folding(run_id, await graph(accepted))
+            folding = await folded_graph(run_id, log, await graph(accepted))
         except UnknownWorkflow:  # of an early version, which did not store it: the rest of the state is known
             return state
-        folding.feed(log)
         state.variables, state.nodes = folding.variables(), folding.outputs()
     return state

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from stepwell.client.run_trace import ReadGraph, graph_folding
+from stepwell.client.run_trace import ReadGraph, folded_graph
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import encoded_by_type, limited
 from stepwell.domain.commit import Message, RunRow
@@ -58,8 +58,7 @@ async def check_known(run_id: RunId, name: str, log: list[Event], graph: ReadGra
     """Refuse a variable that the graph of the run does not know."""
     accepted = log[0].fact
     assert isinstance(accepted, Accepted)
-    folding = graph_folding(run_id, await graph(accepted))
-    folding.feed(log)
+    folding = await folded_graph(run_id, log, await graph(accepted))
     names = folding.names() - _TAKEN.keys()
     if name not in names:
         raise NotSettable(

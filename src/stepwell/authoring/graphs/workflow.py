@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,8 +39,10 @@ from stepwell.errors import InvalidDefinition, excerpt, shortened
 from stepwell.providers.provider import Providers
 from stepwell.sandbox.syntax import faults_of
 
+T = TypeVar("T")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _CACHED_MAX = 256
+_LARGE = 32 * 1024  # bytes of JSON: to check them takes about as long as a few requests
 ReadDefinition = Callable[[str, str], Awaitable[Definition | None]]  # by name and version
 
 
@@ -123,6 +126,18 @@ def graph(source: Any, *, builder: PlanBuilder | None = None, **options: Any) ->
     return GraphWorkflow((builder or PlanBuilder()).build(_body(source)), **options)
 
 
+async def _beside_the_loop(body: Any, work: Callable[[], T]) -> T:
+    """Do what takes long for a large graph in a thread, so that others are served meanwhile."""
+    return await asyncio.to_thread(work) if _is_large(body) else work()
+
+
+def _is_large(body: Any) -> bool:
+    try:
+        return len(msgspec.json.encode(body)) >= _LARGE
+    except Exception:  # what is not JSON is refused by the check, which says where
+        return False
+
+
 class GraphTools:
     def __init__(
         self,
@@ -151,10 +166,24 @@ class GraphTools:
         plan, _ = self._builder.examine(_body(source))
         return [] if plan is None else list(plan.warnings)
 
-    async def parse_code(self, source: Any) -> None:
-        """Have the code of a graph parsed beside the event loop: what checks it then need not wait."""
-        if codes := list(codes_in(_body(source))):
+    async def checked(self, source: Any, **options: Any) -> GraphWorkflow:
+        """A graph as a workflow, as `workflow` makes it.
+
+        Its code is parsed, and a large graph is checked, beside the event loop.
+        """
+        body = _body(source)
+        if codes := list(codes_in(body)):
             await asyncio.to_thread(faults_of, codes)
+        return await _beside_the_loop(body, partial(self.workflow, body, **options))
+
+    async def warned(self, source: Any) -> list[GraphProblem]:
+        """The warnings of a graph, those of a large one found beside the event loop."""
+        body = _body(source)
+        return await _beside_the_loop(body, partial(self.warnings, body))
+
+    async def compared(self, old: Any, new: Any) -> dict[str, Any]:
+        """The changes from one graph to another, those of a large one found beside the event loop."""
+        return await _beside_the_loop([old, new], partial(self.diff, old, new))
 
     def workflow(self, source: Any, *, stored: bool = False, **options: Any) -> GraphWorkflow:
         """A graph as a workflow; `stored` if it was saved before."""
