@@ -102,6 +102,20 @@ async def test_what_is_decided_later_sees_the_value_that_a_person_set(engines: E
         assert trace["T"].output == 42
 
 
+@pytest.mark.req("K39")
+async def test_variables_are_set_one_right_after_the_other(engines: Engines) -> None:
+    """The first one wakes the run for a moment: it still waits."""
+    async with engines.new(PAYING) as engine:
+        run = await engine.start("chart", {})
+        await suspended(run)
+
+        for amount in range(10):
+            await run.set_variable("amount", amount)
+        await run.event("go", {})
+
+        assert (await run.result("20s"))["amount"] == 9
+
+
 @pytest.mark.req("K39", "K1")
 async def test_a_set_variable_survives_the_worker(engines: Engines) -> None:
     async with engines.client() as client:

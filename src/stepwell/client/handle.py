@@ -562,8 +562,9 @@ class RunHandle(Generic[R]):
         a graph, works, or has no such variable.
         """
         asked = variables.message(self._client, self.id, name, value, id=id, by=by, reason=reason)
-        variables.check_waits(await self.info())
-        await variables.check_known(self.id, name, await self._events(), self._graph)
+        row, log = await self.info(), await self._events()
+        variables.check_waits(row, log)
+        await variables.check_known(self.id, name, log, self._graph)
         self._delivered(await self._client.deliver(asked), f"the value of {name}")
 
     async def discard(self, *, by: str = "", reason: str = "") -> None:

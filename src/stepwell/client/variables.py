@@ -12,7 +12,7 @@ from stepwell.client.run_trace import ReadGraph, folded_graph
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.codec import encoded_by_type, limited
 from stepwell.domain.commit import Message, RunRow
-from stepwell.domain.events import Accepted, Event
+from stepwell.domain.events import Accepted, Claimed, Event, LeaseLost, Resumed, Suspended, VariableSet
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import VARIABLE, VariableRequest
 from stepwell.domain.status import Status
@@ -20,6 +20,7 @@ from stepwell.domain.text import checked_text, clean
 from stepwell.errors import InvalidInput, NotSettable, RunEnded, excerpt
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_WAKING = (Claimed, LeaseLost, Resumed, VariableSet)
 _NAMED_MAX = 20  # variables that an error names
 # Names that a person cannot set, and what to do instead.
 _TAKEN = {
@@ -41,7 +42,7 @@ def message(
     return Message(run_id=run_id, key=key, kind=VARIABLE, payload=msgspec.json.encode(asked), by=by)
 
 
-def check_waits(row: RunRow) -> None:
+def check_waits(row: RunRow, log: list[Event]) -> None:
     """Refuse a run that is not a graph, has ended or works."""
     if row.kind != "graph":
         raise NotSettable(
@@ -50,8 +51,14 @@ def check_waits(row: RunRow) -> None:
         )
     if row.status.terminal:
         raise RunEnded(f"run {row.id} has ended; its variables cannot be set")
-    if row.status is not Status.SUSPENDED and not row.held:
+    if row.status is not Status.SUSPENDED and not row.held and not _was_only_woken(log):
         raise NotSettable(f"run {row.id} is {row.status}: it does not wait")
+
+
+def _was_only_woken(log: list[Event]) -> bool:
+    """Whether the run has only taken in what others sent since it was suspended, and will wait again."""
+    facts = (event.fact for event in reversed(log))
+    return isinstance(next((fact for fact in facts if not isinstance(fact, _WAKING)), None), Suspended)
 
 
 async def check_known(run_id: RunId, name: str, log: list[Event], graph: ReadGraph) -> None:
