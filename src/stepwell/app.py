@@ -359,7 +359,8 @@ class Engine(Client):
                 "the engine is already open",
                 hint="open it once; sync code opens its own client: SyncClient(database)",
             )
-        self._loop, self.worker, self._task = asyncio.get_running_loop(), None, None
+        self._loop = asyncio.get_running_loop()
+        self.worker = self._task = self._noticing = None  # those of an earlier loop ended with it
         self.starter = self._store
         self.notifier.clear()
         try:
