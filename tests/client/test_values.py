@@ -137,7 +137,7 @@ async def test_a_key_of_an_older_version_is_known_again(memory_engines: Engines)
 
     async with memory_engines.new(typed, worker=False) as engine:
         prepared = await engine._prepared(typed, "")
-        new = engine._new_run(prepared, Order(ROW), "k", {})
+        new = engine._new_run(prepared, Order(ROW), "k", {"trigger": "api"})
 
     assert new.input == b'{"lines":{"zebra":1,"apple":2,"mango":3}}'
     assert new.digest == digest(b'typed\0{"lines":{"apple":2,"mango":3,"zebra":1}}')

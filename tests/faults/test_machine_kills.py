@@ -20,7 +20,15 @@ from tools.postgres.databases import Databases
 
 COMMITS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18)  # of 24 or more, all over the life of both runs
 # Transactions that concern no run of a machine; test_failpoint_kills.py reaches them.
-ELSEWHERE = ("put_trigger.", "drop_trigger.", "fire_due.", "advance_trigger.", "secrets.")
+ELSEWHERE = (
+    "put_trigger.",
+    "drop_trigger.",
+    "fire_due.",
+    "advance_trigger.",
+    "secrets.",
+    "collections.",
+    "records.",
+)
 POINTS = rotating(
     [
         *((name, 1) for name in sorted(failpoints.NAMES) if not name.startswith(ELSEWHERE)),

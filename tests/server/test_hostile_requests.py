@@ -48,7 +48,7 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "text for a number": (b'{"workflow": "doubling", "priority": "5"}', 422, "TYPE_MISMATCH"),
     "object for tags": (b'{"workflow": "doubling", "tags": {"a": {}}}', 422, "TYPE_MISMATCH"),
     "workspace in the body": (b'{"workflow": "doubling", "workspace": "other"}', 422, "UNKNOWN_FIELD"),
-    "trigger in the body": (b'{"workflow": "doubling", "trigger": "x"}', 422, "UNKNOWN_FIELD"),
+    "unknown trigger": (b'{"workflow": "doubling", "trigger": "x"}', 422, "FIELD_INVALID"),
     "NUL in a name": (b'{"workflow": "a\\u0000b"}', 422, "INVALID_INPUT"),
     "wrong duration": (b'{"workflow": "doubling", "input": 1, "delay": "soon"}', 422, "INVALID_DEFINITION"),
     "negative delay": (b'{"workflow": "doubling", "input": 1, "delay": -1}', 422, "INVALID_DEFINITION"),
