@@ -54,7 +54,7 @@ _DATABASE: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--server",
                 metavar="URL",
-                help="Address of a server, instead of --database. Else STEPWELL_SERVER.",
+                help="Address of a server, instead of --database. By default STEPWELL_SERVER.",
             ),
         ],
         "",

@@ -227,7 +227,10 @@ class Records:
         Those whose id is there stay as they are. Returns how many were written; at most 500 at once.
         """
         if len(records) > RESTORED_MAX:
-            raise InvalidInput(f"these are {len(records):,} records", hint=f"restore {RESTORED_MAX} at once")
+            raise InvalidInput(
+                f"{len(records):,} records are too many for one call",
+                hint=f"restore at most {RESTORED_MAX} at a time",
+            )
         name, written = checked_collection_name(collection), 0
         for record in records:
             place = RecordPlace("restore", self._access.workspace, name, checked_record_id(record.id))

@@ -56,7 +56,7 @@ class RunWebhooks:
             if came is not None and delivery.id and came.by == by:
                 return WebhookAnswer("", True, "accepted", 0.0)
             if came is not None or await self._has_passed(hook.run_id, token):
-                raise AddressUsed("this address has taken its delivery, or nobody waits at it any longer")
+                raise AddressUsed("this address has had its delivery, or its run no longer waits for one")
             if await self._runs.emit(DELIVERY, request.parse(), key=token, id=f"hook/{token}", by=by):
                 return WebhookAnswer("", False, "accepted", 0.0)
             # Another delivery came first: look again.
@@ -86,4 +86,4 @@ def _opened(row: LogRow, run_id: RunId, token: str) -> str:
 
 
 def unknown() -> TriggerNotFound:
-    return TriggerNotFound("there is no webhook at this address", hint="see them: stepwell webhooks list")
+    return TriggerNotFound("there is no webhook at this address", hint="list them: stepwell webhooks list")

@@ -374,7 +374,7 @@ def backfilled(settings: ScheduleSettings, since: Moment, until: Moment, now: fl
     first, last = checked_moment(since, "since", now), checked_moment(until, "until", now)
     if first >= last or last > now:
         raise InvalidInput(
-            "a backfill is from an earlier to a later time, which is not in the future",
+            "a backfill needs a span of time in the past",
             hint="pass since= before until=, both in the past",
             field="until",
         )

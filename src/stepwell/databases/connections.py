@@ -49,7 +49,7 @@ class Connections:
         if name not in self._roles:
             raise QueryError(
                 "SQL_CONNECTION",
-                f"the connection {name} is another database, with transactions of its own",
+                f"the connection {name} is another database, so it cannot take part in the run's commit",
                 hint=f"remove transactional, or let an operator set {PREFIX}{name.upper()}=engine:",
             )
         return self._roles[name]
@@ -68,7 +68,7 @@ class Connections:
             raise QueryError(
                 "SQL_CONNECTION",
                 f"the connection {name} is the engine's own database",
-                hint="set transactional: its statements are written with the record of their node",
+                hint="set transactional to true: its statements run in the commit of their node",
             )
         if name not in self._opened:
             self._opened[name] = _database(self._urls[name])

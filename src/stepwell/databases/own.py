@@ -54,7 +54,7 @@ class OwnQuery:
             raise QueryError(
                 "SQL_FORBIDDEN",
                 "the statement would change more than rows",
-                hint="write SELECT, INSERT, UPDATE, DELETE or MERGE, without functions that run other text",
+                hint="write SELECT, INSERT, UPDATE, DELETE or MERGE, without functions that execute text",
             )
 
     def __call__(self, connection: Any) -> Any:

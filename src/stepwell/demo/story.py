@@ -33,7 +33,7 @@ class DemoStory:
         while True:
             self._workers.replace_dead()
             for killed in self._workers.killed[reported:]:
-                self._say(f"worker {killed.pid} is dead; the other one works on, and a new one starts soon")
+                self._say(f"worker {killed.pid} is dead; the other one carries on, and a new one starts soon")
             reported = len(self._workers.killed)
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -66,7 +66,7 @@ class DemoStory:
                     silent = (event.at - last).total_seconds() if last else 0
                     self._say(
                         f"worker {pid} took {key} over, {silent:.1f} s after the last word of {dead}:"
-                        f" it goes on at the same step, and {completed} completed steps are not run again"
+                        f" it continues at the same step, and {completed} completed steps are not run again"
                     )
                 elif first and not before:
                     self._say(f"worker {pid} has {key}; kill -9 {pid} is what Kill the worker does")

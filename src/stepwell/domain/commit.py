@@ -479,7 +479,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0  # within its workflow, from 1; 0: started before numbers were given
     started_by: str = ""
     held: bool = False  # an operator stopped it, whatever its status is
-    done: float | None = None  # of `total`, as its loop or its code last said; None: nothing did
+    done: float | None = None  # of `total`, as last reported by its loop or its code; None: never
     total: float | None = None  # None: not known
     input_tokens: int = 0  # that its steps used
     output_tokens: int = 0

@@ -9,7 +9,7 @@ import msgspec
 from stepwell.domain.commit import NEVER, Commit, LogRow, Outcome, Park
 from stepwell.domain.events import KIND, Claimed
 
-_OK = Outcome.OK  # asked for every commit; a look into an enum takes twice as long
+_OK = Outcome.OK  # asked for every commit; reading an enum member takes twice as long
 
 
 def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:

@@ -308,7 +308,7 @@ def check_redefinition(present: Collection, wanted: Collection) -> None:
     """Refuse to change what is indexed while there are records: their indexes are written with them."""
     if present.records and (present.key, present.find) != (wanted.key, wanted.find):
         raise CollectionChanged(
-            f"{present.name} has {present.records:,} records, so its key and its find fields stay",
+            f"{present.name} has {present.records:,} records, so its key and its find fields cannot change",
             hint="define another collection and copy the records, or delete them first",
             collection=present.name,
         )
@@ -355,7 +355,7 @@ def checked_schema(schema: object) -> bytes:
     if fault:
         raise InvalidInput(
             f"the schema cannot be used: {fault}",
-            hint="give a self-contained JSON Schema; its patterns may not look ahead or refer back",
+            hint="give a self-contained JSON Schema, its patterns without look-arounds and back-references",
             field="schema",
         )
     return data

@@ -154,7 +154,7 @@ class RunOverview:
     active: float  # without the time that it was suspended
     steps: int  # steps of a function, transitions of a machine, nodes of a graph
     suspended_at: float | None
-    done: float | None = None  # of `total`, as its loop or its code last said
+    done: float | None = None  # of `total`, as last reported by its loop or its code
     total: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0

@@ -86,7 +86,7 @@ class HttpGraphLibrary(GraphLibrary):
 
 
 async def _nothing_to_begin() -> NoReturn:
-    raise AssertionError("a server begins to work by itself")
+    raise AssertionError("only an engine runs the code of graphs")
 
 
 def _path(name: str) -> str:

@@ -132,7 +132,10 @@ class HttpRecords(Records):
 
     async def restore(self, collection: str, records: Sequence[Record]) -> int:
         if len(records) > RESTORED_MAX:
-            raise InvalidInput(f"these are {len(records):,} records", hint=f"restore {RESTORED_MAX} at once")
+            raise InvalidInput(
+                f"{len(records):,} records are too many for one call",
+                hint=f"restore at most {RESTORED_MAX} at a time",
+            )
         rows = [
             {
                 "id": checked_record_id(record.id),

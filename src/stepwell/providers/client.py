@@ -250,7 +250,7 @@ def _unusable(response: ModelResponse, text: str, calls: bool) -> ModelError | N
             permanent=True,
         )
     if not text and not calls:
-        return ModelError("AI_RESPONSE", "the model replied nothing")
+        return ModelError("AI_RESPONSE", "the model sent an empty reply")
     return None
 
 
@@ -338,7 +338,7 @@ def _of_status(error: Any, name: str) -> ModelError:
         return ModelError(
             "AI_CREDENTIAL",
             f"the provider answered {status}: {words}",
-            hint="an operator checks the provider's credential: stepwell secrets set NAME",
+            hint="let an operator check the provider's credential: stepwell secrets set NAME",
             config=True,
         )
     if status == 404:
@@ -366,7 +366,7 @@ def _of_status(error: Any, name: str) -> ModelError:
     return ModelError(
         "AI_REQUEST",
         f"the provider refused the request with {status}: {words}",
-        hint="the prompt may be too long, or the model may not know what the node asks for",
+        hint="the prompt may be too long, or the model may lack a feature that the node uses",
         permanent=True,
     )
 

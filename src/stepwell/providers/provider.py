@@ -120,7 +120,7 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
 
 def _checked(name: str, described: Provider | Mapping[str, Any]) -> Provider:
     if not _NAME.fullmatch(name):
-        raise SettingsInvalid(f"a provider is named {excerpt(name)}", hint="use a-z, 0-9, - and _")
+        raise SettingsInvalid(f"a provider cannot be called {excerpt(name)}", hint="use a-z, 0-9, - and _")
     try:
         provider = described if isinstance(described, Provider) else msgspec.convert(described, Provider)
         outbound_url.parsed(provider.address, _ANY_PORT)

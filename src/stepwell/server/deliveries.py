@@ -92,7 +92,7 @@ def _value(request: Request, data: bytes) -> Any:
     raise Refusal(
         415,
         "CONTENT_TYPE",
-        f"a webhook does not read {excerpt(kind)}",
+        f"a webhook does not accept {excerpt(kind)}",
         hint="send JSON, a URL-encoded form or text",
     )
 

@@ -53,11 +53,9 @@ class RateView(BaseModel):
 
 class LimitList(BaseModel):
     limits: list[LimitView]
-    rates: list[RateView] = Field(description="how many runs may be started in a while")
+    rates: list[RateView] = Field(description="how many runs may be started in a span of time")
     sizes: dict[str, int] = Field(description="the most of each that is accepted")
-    seconds: dict[str, float | None] = Field(
-        description="how long things may take unless they say so themselves; null: without end"
-    )
+    seconds: dict[str, float | None] = Field(description="default timeouts; null: none")
 
 
 class LimitBody(RequestBody):

@@ -90,7 +90,7 @@ async def _wait_of(run: RunHandle[Any], link: Credential) -> OpenWait:
     wait = (await run.state()).waits.get(link.path)
     if wait is None or wait.what != "approval" or await opened_at(run.log(), link.path) != link.seq:
         error = already_decided("this approval is no longer open", await decision_on(run, link.path))
-        error.hint = "nothing is left to do; the run has gone on"
+        error.hint = "there is nothing left to decide; the run has continued"
         raise error
     return wait
 

@@ -40,7 +40,7 @@ class WorkerView(BaseModel):
     steps: list[str] = Field(description="names of the remote steps that it can run")
     alive: bool = Field(description="false: it was silent for longer than its lease")
     lease_until: datetime | None
-    leaving: bool = Field(description="it takes no more work")
+    leaving: bool = Field(description="it takes no new work")
     draining: DrainView | None = Field(description="of the server's own workspace: who asked it to leave")
 
 
@@ -97,7 +97,7 @@ class AboutView(BaseModel):
     works: bool = Field(description="this process runs workflows, too")
     database: str = Field(description="memory, sqlite or postgres")
     file: str = Field(default="", description="of a SQLite database, for callers with the scope admin")
-    slots: int = Field(default=0, description="runs that this process works on at once, if it works")
+    slots: int = Field(default=0, description="runs that this process drives at once, if it has a worker")
     keep_ended_seconds: float | None = Field(
         default=None, description="this process removes runs that long after their end; null: never"
     )
@@ -310,7 +310,7 @@ class DatabaseView(BaseModel):
     newest: int = Field(description="version that this server knows")
     bytes: int
     encoded: bool = Field(description="its payloads are encrypted or compressed")
-    counts: dict[str, int] = Field(description="rows by what they are", examples=[{"runs": 1200}])
+    counts: dict[str, int] = Field(description="number of rows of each kind", examples=[{"runs": 1200}])
 
 
 class FaultView(BaseModel):

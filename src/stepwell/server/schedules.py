@@ -43,7 +43,7 @@ class ScheduleBody(WhenBody):
 
     workflow: str = Field(default="", max_length=500)
     version: str = Field(default="", max_length=500, description="empty: the latest when it fires")
-    input: Any = Field(default=None, description="in texts, {{trigger.slot}} is the time that the run is for")
+    input: Any = Field(default=None, description="may contain {{trigger.slot}}, the time that the run is for")
     overlap: str = Field(default="queue", max_length=20, description="queue, skip or allow")
     missed: str = Field(default="one", max_length=20, description="skip, one or all")
     spread: str | float = Field(default=0.0, description="start up to this much later")
@@ -70,8 +70,8 @@ class TriggerNowBody(RequestBody):
 
 
 class BackfillBody(RequestBody):
-    since: datetime = Field(strict=False, description="the first slot is not before this time")
-    until: datetime = Field(strict=False, description="the last slot is before this time")
+    since: datetime = Field(strict=False, description="slots from this time on")
+    until: datetime = Field(strict=False, description="slots before this time")
     by: str = Field(default="", max_length=500, description="local mode only: who does it")
 
 

@@ -21,7 +21,7 @@ TriggerName = Annotated[str, Path(max_length=500, description="name of a trigger
 
 class EventTriggerBody(RequestBody):
     name: str = Field(max_length=200)
-    workflow: str = Field(max_length=500, description="what an event starts")
+    workflow: str = Field(max_length=500, description="the workflow that each event starts")
     version: str = Field(default="", max_length=500, description="empty: the latest")
     event: str = Field(default="", max_length=500, description="name of the broadcast event")
     key: str = Field(default="", max_length=500, description="only events of this key; empty: of any")
@@ -29,9 +29,9 @@ class EventTriggerBody(RequestBody):
         default="", max_length=10_000, description="an expression", examples=["trigger.payload.amount > 100"]
     )
     source: str = Field(default="", max_length=500, description="instead of an event: the type of a source")
-    config: Any = Field(default=None, description="what the source is given")
-    every: str | float | None = Field(default=None, description="how often the source is asked")
-    input: Any = Field(default=PAYLOAD, description="in texts, {{trigger.payload.x}} is a value of the event")
+    config: Any = Field(default=None, description="configuration of the source")
+    every: str | float | None = Field(default=None, description="how often the source is called")
+    input: Any = Field(default=PAYLOAD, description="may contain {{trigger.payload.x}}, a value of the event")
     tags: dict[str, str] | None = None
     queue: str = Field(default="", max_length=500)
     priority: int | None = None

@@ -99,7 +99,7 @@ class RunSummary(BaseModel):
     started_by: str
     held: bool = Field(description="an operator stopped it, whatever its status is")
     worker: str = Field(description="the id of the worker that has it now")
-    done: float | None = Field(description="of `total`, as its loop or its code last said")
+    done: float | None = Field(description="of `total`, as last reported by its loop or its code")
     total: float | None
     input_tokens: int = Field(description="that its steps used")
     output_tokens: int
@@ -254,7 +254,7 @@ class OverviewView(BaseModel):
     active: float = Field(description="without the time that it was suspended")
     steps: int = Field(description="steps, transitions or nodes so far")
     suspended_at: datetime | None
-    done: float | None = Field(description="of `total`, as its loop or its code last said")
+    done: float | None = Field(description="of `total`, as last reported by its loop or its code")
     total: float | None
     input_tokens: int = Field(description="that its steps used")
     output_tokens: int

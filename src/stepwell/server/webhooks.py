@@ -21,7 +21,9 @@ WebhookName = Annotated[str, Path(max_length=200, description="name of a webhook
 
 class WebhookBody(RequestBody):
     name: str = Field(max_length=200)
-    workflow: str | None = Field(default=None, max_length=500, description="what a request starts")
+    workflow: str | None = Field(
+        default=None, max_length=500, description="the workflow that a request starts"
+    )
     version: str = Field(default="", max_length=500, description="empty: the latest")
     event: str = Field(default="", max_length=500, description="publish this event instead")
     event_key: str = Field(default="", max_length=500, examples=["{{trigger.body.order}}"])
@@ -35,7 +37,7 @@ class WebhookBody(RequestBody):
     tolerance: str | float = Field(default=300.0, description="how far the sender's clock may be off")
     reply: str = Field(default="accepted", max_length=20, description="accepted, or result")
     wait: str | float = Field(default=30.0, description="how long a sender waits for a result")
-    input: Any = Field(default=BODY, description="in texts, {{trigger.body.x}} is a value of the request")
+    input: Any = Field(default=BODY, description="may contain {{trigger.body.x}}, a value of the request")
     tags: dict[str, str] | None = None
     queue: str = Field(default="", max_length=500)
     priority: int | None = None

@@ -150,7 +150,7 @@ function KillBanner({ demo, run, model, left }: { demo: Demo; run: Run; model: R
         )}
         <p className="t2 xs">
           Its lease on {run.key} ends in {seconds(left)} s at the latest. Then{" "}
-          {next ? `worker ${next.pid}` : "another worker"} reads the log and goes on at the same step.{" "}
+          {next ? `worker ${next.pid}` : "another worker"} reads the log and continues at the same step.{" "}
           {done.length > 0 && (
             <>
               What <Names names={done} /> did will not run again: the results are on disk.

@@ -392,7 +392,7 @@ async def test_a_fork_with_an_edited_output_does_what_follows_from_it_again(engi
         assert await forked.result(timeout=60) == {"c": 0, "b": 5, "d": "yD"}
         assert done == ["C", "D"]
 
-        with pytest.raises(InvalidInput, match="J is a merge"):
+        with pytest.raises(InvalidInput, match="J is of type merge"):
             await engine.fork(run, at=last, outputs={"J": 1})
         with pytest.raises(StepNotFound):
             await engine.fork(run, at=last, outputs={"Q": 1})

@@ -50,10 +50,11 @@ async def set_(
         int, typer.Option("--at-least", metavar="N", help="How many runs it takes.", min=1)
     ] = 1,
     channel: Annotated[
-        str, typer.Option("--channel", metavar="NAME", help="Where it is reported; else in metrics only.")
+        str,
+        typer.Option("--channel", metavar="NAME", help="Channel of the reports; without one, metrics only."),
     ] = "",
     to: Annotated[
-        list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; else those of the channel.")
+        list[str], typer.Option("--to", metavar="ADDRESS", help="Recipient; by default those of the channel.")
     ] = [],
     repeat: Annotated[
         str, typer.Option("--repeat", metavar="DURATION", help="How often it is reported again.")

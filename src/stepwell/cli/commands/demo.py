@@ -66,7 +66,7 @@ Stop with Ctrl-C; start it again with --folder {folder} and it goes on.
 """
 _NO_BROWSER = """
 No browser was found here. Open the address in one, or watch the story in this terminal:
-kill -9 the worker that has the order, and see who goes on."""
+kill -9 the worker that has the order, and see which worker continues."""
 
 
 @commands.add(

@@ -100,7 +100,7 @@ async def set_rate(
     within: Seconds = "60s",
     by: By = "",
 ) -> None:
-    """Refuse more than N starts within a while, of each workflow or by each user, in all workspaces."""
+    """Refuse more than N starts in a span of time, of each workflow or by each user, in all workspaces."""
     kind, length = _rate(per, within)
     async with session.client(payloads=False) as client:
         await client.set_start_rate(kind, limit, seconds=length, by=by or session.user)

@@ -51,7 +51,9 @@ async def start(
         list[str], typer.Option("-i", "--field", metavar="NAME=VALUE", help="Field of the input.")
     ] = [],
     key: Key = "",
-    version: Annotated[str, typer.Option("--version", metavar="N", help="Version; else the latest.")] = "",
+    version: Annotated[
+        str, typer.Option("--version", metavar="N", help="Version; by default the latest.")
+    ] = "",
     tag: Annotated[list[str], typer.Option("--tag", metavar="NAME=VALUE", help="Tag of the run.")] = [],
     priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher goes first.")] = 0,
     delay: Annotated[str, typer.Option("--delay", metavar="DURATION", help="Begin later, such as 10m.")] = "",
@@ -305,7 +307,7 @@ async def skip(
 async def set_variable(
     session: CliSession,
     run: Run,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a variable of its graph.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a variable of its graph.")],
     value: Annotated[str, typer.Argument(metavar="JSON", help="Its new value.")],
     by: By = "",
     reason: Reason = "",
@@ -315,7 +317,7 @@ async def set_variable(
     async with session.client() as client:
         handle = await session.run(client, run)
         await handle.set_variable(name, given, by=by or session.user, reason=reason)
-    _done(session, handle.id, f"{handle.id} takes {name} in")
+    _done(session, handle.id, f"{handle.id} gets the new value of {name}")
 
 
 @commands.add("compensate", "stepwell runs compensate @failed --reason 'customer gave up'")

@@ -24,7 +24,7 @@ Cron = Annotated[
     str, typer.Option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '30 2 * * 1-5'.")
 ]
 Every = Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Interval, such as 15m.")]
-Tz = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron; else UTC.")]
+Tz = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron; by default UTC.")]
 Overlap = Annotated[
     str, typer.Option("--overlap", metavar="WORD", help="While the last run is live: queue, skip or allow.")
 ]
@@ -36,7 +36,7 @@ Spread = Annotated[
 ]
 Tag = Annotated[list[str], typer.Option("--tag", metavar="NAME=VALUE", help="Tag of its runs.")]
 Queue = Annotated[str, typer.Option("--queue", metavar="NAME", help="Queue of its runs.")]
-Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Version; else the latest.")]
+Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Version; by default the latest.")]
 
 
 @commands.add(
@@ -202,8 +202,8 @@ async def trigger(session: CliSession, name: Name, by: By = "") -> None:
 async def backfill(
     session: CliSession,
     name: Name,
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="The first slot is not before it.")],
-    until: Annotated[str, typer.Option("--until", metavar="TIME", help="The last slot is before it.")],
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="Slots from this time on.")],
+    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Slots before this time.")],
     by: By = "",
 ) -> None:
     """Start the runs of past slots; slots that have a run keep it."""

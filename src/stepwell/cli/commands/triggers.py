@@ -29,20 +29,20 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the trigger."
 async def create(
     session: CliSession,
     name: Name,
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="What an event starts.")],
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Workflow that each event starts.")],
     event: Annotated[str, typer.Option("--event", metavar="NAME", help="The broadcast event.")] = "",
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="Only events of this key.")] = "",
     condition: Annotated[
         str, typer.Option("--condition", metavar="EXPRESSION", help="Only events for which this is true.")
     ] = "",
     source: Annotated[
-        str, typer.Option("--source", metavar="TYPE", help="Instead of an event: what a source finds.")
+        str, typer.Option("--source", metavar="TYPE", help="Name of a source, instead of an event.")
     ] = "",
     config: Annotated[
-        str | None, typer.Option("--config", metavar="JSON", help="What the source is given.")
+        str | None, typer.Option("--config", metavar="JSON", help="Configuration of the source, as JSON.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="DURATION", help="How often the source is asked.")
+        str | None, typer.Option("--every", metavar="DURATION", help="How often the source is called.")
     ] = None,
     input: Input = None,
     by: By = "",

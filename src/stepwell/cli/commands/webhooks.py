@@ -30,7 +30,7 @@ async def create(
     session: CliSession,
     name: Name,
     workflow: Annotated[
-        str, typer.Argument(metavar="WORKFLOW", help="What a request starts; or use --event.")
+        str, typer.Argument(metavar="WORKFLOW", help="Workflow that a request starts; or use --event.")
     ] = "",
     scheme: Annotated[
         str, typer.Option("--scheme", metavar="WORD", help="standard, hmac, bearer, basic or none.")

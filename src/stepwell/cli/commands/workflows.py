@@ -141,7 +141,9 @@ async def draw(
     source: Annotated[
         str, typer.Option("--source", metavar="FILE", help="Draw it from this file instead.")
     ] = "",
-    version: Annotated[str, typer.Option("--version", metavar="N", help="Version; else the latest.")] = "",
+    version: Annotated[
+        str, typer.Option("--version", metavar="N", help="Version; by default the latest.")
+    ] = "",
 ) -> None:
     """Draw a graph or a machine."""
     if format not in ("mermaid", "svg", "json"):

@@ -153,7 +153,7 @@ class StepAttempt(msgspec.Struct, eq=False):
 
     async def _with_secrets(self) -> None:
         if self._services.open_secrets is None:
-            raise SecretsKeyMissing(f"step {self.spec.name} names secrets, and nothing here opens them")
+            raise SecretsKeyMissing(f"step {self.spec.name} names secrets, but this engine cannot open any")
         self.context.secrets = await self._services.open_secrets(self._run_id, self.spec.secrets)
 
     def _opened(self, opening: asyncio.Task[None]) -> None:

@@ -50,7 +50,7 @@ from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoo
 from stepwell.errors import CodeChanged, LogDamaged
 
 _log = logging.getLogger("stepwell.engine")
-_OK = Outcome.OK  # asked after every commit; a look into an enum takes twice as long
+_OK = Outcome.OK  # asked after every commit; reading an enum member takes twice as long
 
 
 class Activation:

@@ -48,7 +48,7 @@ class Scheduler:
                 seconds = await self.look()
                 pause = 0.05
             except StoreError as error:
-                _log.warning("schedules were not looked at: %s", error.message)
+                _log.warning("schedules could not be checked: %s", error.message)
                 seconds, pause = pause, min(pause * 2, _PAUSE_MAX)
             except Exception:  # nothing was written; the worker has more to do than schedules
                 _log.exception("schedules were not looked at")

@@ -83,7 +83,7 @@ class SourceRunner:
                     try:
                         wait = min(wait, await self._take(name, group))
                     except StoreError as error:
-                        _log.warning("sources were not looked at: %s", error.message)
+                        _log.warning("sources could not be checked: %s", error.message)
                 await self._next_look.sleep(max(wait, 0.02))
 
     async def _take(self, name: str, group: asyncio.TaskGroup) -> float:
@@ -243,4 +243,4 @@ class OwnedTrigger:
                 lambda state: replace(state, lease="", failures=failures, error=failure), after=pause
             )
         except StoreError as error:
-            _log.warning("source %s is given back when its lease ends: %s", self.trigger.name, error.message)
+            _log.warning("source %s is released when its lease ends: %s", self.trigger.name, error.message)

@@ -113,7 +113,7 @@ class Checks:
             if routes and node.data.disabled:
                 self._add(
                     "DISABLED_CONTROL",
-                    f"a {node.type.name} cannot be disabled",
+                    f"{node.type.name} nodes cannot be disabled",
                     node=node.id,
                     field="disabled",
                     suggestion="remove it, or route the edges around it",
@@ -136,7 +136,7 @@ class Checks:
         if not parent.type.role.has_body:
             self._add(
                 "NOT_A_CONTAINER",
-                f"a {parent.type.name} has no body",
+                f"{parent.type.name} nodes have no body",
                 node=node.id,
                 field="parentId",
                 suggestion="only loop, try, retry and ai have a body",
@@ -212,13 +212,13 @@ class Checks:
         if edge.handle not in handles:
             self._add(
                 "UNKNOWN_HANDLE",
-                f"a {source.type.name} has no handle {excerpt(edge.handle)}",
+                f"{source.type.name} nodes have no handle {excerpt(edge.handle)}",
                 node=source.id,
                 edge=edge.id,
                 field="sourceHandle",
                 suggestion=self._meant(edge.handle, handles)
                 if handles
-                else f"nothing can follow a {source.type.name}",
+                else f"nothing can follow {source.type.name} nodes",
             )
         if target.type.name == "start":
             self._add(
@@ -436,7 +436,7 @@ def saving_problems(body: Any, definition: GraphDefinition) -> Iterator[GraphPro
         if node is not None and _has_join_mode(raw, node.type.data.model_fields):
             yield GraphProblem(
                 code="INVALID_DATA",
-                message=f"a {node.type.name} has no joinMode; use a merge and its mode instead",
+                message=f"{node.type.name} nodes have no joinMode; use a merge and its mode instead",
                 node=node.id,
                 field="joinMode",
                 suggestion="put a merge in front of it, with mode any, count or timeout in its data",

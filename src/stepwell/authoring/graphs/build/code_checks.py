@@ -25,7 +25,7 @@ def code_problems(behaviours: Mapping[str, Any]) -> tuple[list[GraphProblem], li
             warnings.append(
                 GraphProblem(
                     code="CODE_UNCHECKED",
-                    message="whether the code can be read was not checked: there is no sandbox here",
+                    message="the code was not parsed: this process has no sandbox",
                     node=node,
                     field="code",
                     suggestion='install it: pip install "stepwell[code]"',

@@ -119,9 +119,9 @@ def trigger_problems(definition: GraphDefinition, input_schema: Any) -> Iterator
     if sum(trigger.type == "manual" for trigger in definition.triggers) > 1:
         yield GraphProblem(
             code="INVALID_TRIGGER",
-            message="a graph has one form to start it by hand",
+            message="a graph has only one form by which people start it",
             field="triggers",
-            suggestion="leave one manual trigger",
+            suggestion="keep one manual trigger",
         )
     for trigger in definition.triggers:
         yield from _checked(trigger, input_schema)
@@ -135,7 +135,7 @@ def _checked(trigger: GraphTrigger, input_schema: Any) -> Iterator[GraphProblem]
             "INVALID_TRIGGER",
             trigger.id,
             field,
-            f"a {trigger.type} trigger takes no {field}",
+            f"{trigger.type} triggers take no {field}",
             did_you_mean_one_of(field, sorted(_json_name(each) for each in own)),
         )
     if trigger.type == "schedule":
@@ -146,7 +146,7 @@ def _checked(trigger: GraphTrigger, input_schema: Any) -> Iterator[GraphProblem]
         yield from _event(trigger)
     elif trigger.type == "source" and not trigger.source:
         yield _problem(
-            "INVALID_TRIGGER", trigger.id, "source", "it names no source", "name a type of the program"
+            "INVALID_TRIGGER", trigger.id, "source", "it names no source", "name a source of the program"
         )
     elif trigger.type == "manual":
         why = "" if trigger.form is None else schema_fault(trigger.form)
@@ -211,7 +211,7 @@ def _event(trigger: GraphTrigger) -> Iterator[GraphProblem]:
         return
     if strange:
         message = f"the condition uses {excerpt(strange[0])}"
-        hint = "what happened is in `trigger`: trigger.payload.amount > 100"
+        hint = "a condition sees `trigger` only: trigger.payload.amount > 100"
         yield _problem("INVALID_TRIGGER", trigger.id, "condition", message, hint)
 
 

@@ -44,14 +44,14 @@ def _unused(node: Node) -> Iterator[GraphProblem]:
         where = "on the queue of its workflow" if role is Role.CHILD else "on the worker that has the run"
         yield _warning(
             "FIELD_UNUSED",
-            f"a {kind} runs {where}",
+            f"{kind} nodes run {where}",
             node,
             "queue",
             "remove it, or set it on a work node",
         )
     if data.retry is not None and role not in (Role.WORK, Role.CHILD, Role.CONVERSATION):
         yield _warning(
-            "FIELD_UNUSED", f"a {kind} has no attempts", node, "retry", "put it into a retry container"
+            "FIELD_UNUSED", f"{kind} nodes have no attempts", node, "retry", "put it into a retry container"
         )
     if isinstance(data, LoopData) and data.batch_size is not None and data.items is None:
         yield _warning("FIELD_UNUSED", "only items are batched", node, "batchSize", "remove it, or set items")

@@ -260,7 +260,7 @@ def _encoded(
         return _answer(old, log, entry, value)
     if kind is None or kind.role not in (Role.WORK, Role.CHILD):
         raise InvalidInput(
-            f"{entry.path} is a {entry.type}: it has no recorded result to edit",
+            f"{entry.path} is of type {entry.type}: it has no recorded result to edit",
             hint="edit the output of a node before it, or rerun from it",
         )
     if entry.type in ("call", "workflow"):
@@ -279,7 +279,7 @@ def _answer(old: GraphTrace, log: Sequence[Event], entry: NodeEntry, value: Any)
         )
     if isinstance(value, NodeResult):
         raise InvalidInput(
-            f"{entry.path} is a {entry.type}: its answer decides which handle it takes",
+            f"{entry.path} is of type {entry.type}: its answer decides which handle it takes",
             hint="give the answer alone, such as 'approved' or the event's data",
         )
     if opened is not None and opened.what == "approval":

@@ -46,7 +46,7 @@ class MessageData(Strict):
     """A message of the conversation before the model is asked."""
 
     role: Annotated[Literal["user", "assistant"], Field(description="Who said it.")] = "user"
-    content: Annotated[Source, Field(description="What was said; may have {{ }}.")]
+    content: Annotated[Source, Field(description="The text of the message; may have {{ }}.")]
 
 
 class StepToolData(CallData):
@@ -60,7 +60,7 @@ class ToolData(Strict):
 
     model_config = ConfigDict(json_schema_extra=exactly_one("node", "workflow", "step"))
 
-    name: Annotated[ToolName, Field(description="How the model calls it.")]
+    name: Annotated[ToolName, Field(description="The name by which the model calls it.")]
     description: Annotated[str, Field(max_length=4096, description="What it does, for the model.")] = ""
     input: Annotated[
         dict[str, Any] | None,
@@ -118,17 +118,20 @@ class AiData(NodeData):
     ] = REPAIRS
     on_tool_error: Annotated[
         Literal["tell", "fail"],
-        Field(description="Whether the model hears that a tool failed, or the node fails."),
+        Field(description="Whether a failed tool is reported to the model, or fails the node."),
     ] = "tell"
     max_tokens: Annotated[
         int | None, Field(ge=1, le=1_000_000, description="The longest reply, in tokens."), WHOLE
     ] = None
-    temperature: Annotated[float | None, Field(ge=0, le=2, description="How freely it chooses.")] = None
+    temperature: Annotated[
+        float | None,
+        Field(ge=0, le=2, description="The sampling temperature: the higher, the more varied the text."),
+    ] = None
     stream: Annotated[
         bool, Field(description="Whether its text is shown in live events while it is written.")
     ] = True
     request_timeout_ms: Annotated[
-        Timeout, Field(description="The time of one request; timeoutMs is that of the whole node.")
+        Timeout, Field(description="The timeout of one request; timeoutMs limits the whole node.")
     ] = int(REQUEST_SECONDS * 1000)
 
     @model_validator(mode="after")

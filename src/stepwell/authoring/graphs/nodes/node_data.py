@@ -99,7 +99,7 @@ class RetryData(Strict):
         Literal["exponential", "linear", "fixed"], Field(description="How the delay grows.")
     ] = "exponential"
     max_delay_ms: Annotated[Milliseconds, Field(description="The longest delay.")] = 30_000
-    jitter: Annotated[bool, Field(description="Whether each delay is shortened by chance.")] = False
+    jitter: Annotated[bool, Field(description="Whether each delay is shortened at random.")] = False
     non_retryable: Annotated[list[str], Field(description="Codes of errors that are not tried again.")] = (
         Field(default_factory=list)
     )
@@ -114,7 +114,7 @@ class RetryData(Strict):
 class NodeData(Strict):
     """The fields that every node may have."""
 
-    title: Annotated[str | None, Field(description="What people call it; the id if it has none.")] = None
+    title: Annotated[str | None, Field(description="What people see instead of the id.")] = None
     output_variable: Annotated[
         WritableName | None, Field(description="The name in ctx under which later nodes see the output.")
     ] = None

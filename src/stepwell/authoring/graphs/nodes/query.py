@@ -33,7 +33,7 @@ class QueryData(NodeData):
     transactional: Annotated[
         bool,
         Field(
-            description="On the engine's own database: the statement is written with the record of the node, "
+            description="On the engine's own database: the statement is part of the commit of the node, "
             "so it happens once."
         ),
     ] = False
@@ -59,12 +59,12 @@ class QueryWork:
     @staticmethod
     def _check_transactional(data: QueryData, compiler: NodeCompiler) -> None:
         if data.read_only:
-            why = "a transactional statement may change something"
+            why = "a transactional statement must be allowed to write"
             compiler.problem(
                 "INVALID_DATA", why, "readOnly", "set readOnly to false, or remove transactional"
             )
         if data.queue:
-            why = "the statement is written with the record of the node, so where its run is"
+            why = "a transactional statement runs in the commit of its node, so on no other queue"
             compiler.problem("INVALID_DATA", why, "queue", "remove queue")
 
     def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:

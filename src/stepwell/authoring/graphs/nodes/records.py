@@ -36,7 +36,9 @@ class RecordsData(NodeData):
 
     action: Annotated[
         Literal["create", "find", "get", "update", "delete"],
-        Field(description="What the node does. A change happens once, with the record of the node."),
+        Field(
+            description="What the node does. A change is part of the commit of the node, so it happens once."
+        ),
     ]
     collection: Annotated[CollectionName, Field(description="The name of a collection of the workspace.")]
     data: Annotated[
@@ -99,7 +101,7 @@ class RecordsWork:
         if data.queue:
             compiler.problem(
                 "INVALID_DATA",
-                "records are changed with the record of the node, so where its run is",
+                "records change in the commit of their node, so on no other queue",
                 "queue",
                 "remove queue",
             )

@@ -69,15 +69,15 @@ class WaitData(NodeData):
     poll_ms: Annotated[int, Field(ge=1000), WHOLE] = 30_000
     records: Annotated[
         RecordsData | None,
-        Field(description="What the condition sees as `answer`: records, read anew at each look."),
+        Field(description="What the condition sees as `answer`: records, read at each look."),
     ] = None
     query: Annotated[
         QueryData | None,
-        Field(description="What the condition sees as `answer`: the rows of a query, asked at each look."),
+        Field(description="What the condition sees as `answer`: the rows of a query, run at each look."),
     ] = None
     http: Annotated[
         HttpData | None,
-        Field(description="What the condition sees as `answer`: what a service says at each look."),
+        Field(description="What the condition sees as `answer`: the response of a service, at each look."),
     ] = None
     ms: Milliseconds | None = None
     until: Source | None = None

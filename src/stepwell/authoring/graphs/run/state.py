@@ -157,7 +157,7 @@ class CommandKind(StrEnum):
     HOLD = "hold"  # the delay that a handler asked for
 
 
-# Those that every node of every run is asked for: a look into an enum takes twice as long.
+# Those that every node of every run is asked for: reading an enum member takes twice as long.
 WORK, EVENT = CommandKind.WORK, CommandKind.EVENT
 
 # While one of these is open the run works; otherwise it only waits (GR-P1).
