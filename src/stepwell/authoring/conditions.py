@@ -23,6 +23,6 @@ def check_condition(condition: str) -> None:
     if strange:
         raise InvalidInput(
             f"the condition uses {excerpt(strange[0])}",
-            hint="what happened is in `trigger`: trigger.payload.amount > 100",
+            hint="a condition sees `trigger` only: trigger.payload.amount > 100",
             field="condition",
         )
