@@ -440,7 +440,7 @@ class Engine(Client):
         channels = self._named_channels()
         if self.notices.approvals and self.notices.approvals not in channels.named:
             _log.warning(
-                "assignees hear of approvals through channel %s, which this process does not have",
+                "approvals are announced through channel %s, which this process does not have",
                 self.notices.approvals,
             )
         approvals = ApprovalNotices(self, self.notices)
