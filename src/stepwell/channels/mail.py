@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from email.message import EmailMessage
 
 Tls = Literal["starttls", "tls", "none"]
+_FAREWELL_SECONDS = 1.0
 _PORTS: dict[str, int] = {"starttls": 587, "tls": 465, "none": 25}
 
 
@@ -115,18 +117,24 @@ class MailChannel:
             local_hostname=sender.domain,  # its default asks the name server, and blocks meanwhile
         )
         try:
-            async with asyncio.timeout(self.timeout) as limit, server:
+            async with asyncio.timeout(self.timeout) as limit:
+                await server.connect()
                 if self.user:
                     await server.login(self.user, password)
                 refusals, _ = await server.sendmail(
                     sender.address, [one.address for one in recipients], message.as_bytes()
                 )
+            # The server has the message: a farewell that fails must not send it again.
+            with suppress(aiosmtplib.SMTPException, OSError, ValueError):
+                await server.quit(timeout=_FAREWELL_SECONDS)
         except TimeoutError as error:
             if not limit.expired() and not isinstance(error, aiosmtplib.SMTPException):
                 raise
             raise NotifyError("SMTP_TIMEOUT", f"{self.host} took longer than {self.timeout:g} s") from None
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             raise self._translated(error) from None
+        finally:
+            server.close()  # at once: whoever stops the worker does not wait for a silent server
         return {
             "id": notification.id,
             "accepted": [one.address for one in recipients if one.address not in refusals],
