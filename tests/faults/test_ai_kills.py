@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from stepwell import Engine
 from stepwell.testing.local_provider import Asked, LocalProvider, Said
+from tests.effort import rotating
 from tests.engines import Engines, until
 from tests.faults.ai_work import LEDGER_VARIABLE
 from tests.faults.fleet import ROOT
@@ -100,8 +102,7 @@ async def recorded(run: Any) -> set[str]:
 @pytest.mark.req("N25")
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("held", ["model", "tool"])
+@pytest.mark.parametrize(("style", "held"), rotating(list(product(STYLES, ("model", "tool")))))
 async def test_a_kill_in_a_tool_loop_repeats_nothing_that_is_recorded(
     durable_engines: Engines, tmp_path: Path, style: str, held: str
 ) -> None:
