@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from stepwell.domain.codec import PAYLOAD_BYTES_MAX
 from stepwell.errors import StepwellError
 
 
@@ -21,6 +25,27 @@ class QueryError(StepwellError):
 def too_many_rows(most: int) -> QueryError:
     return QueryError(
         "RESULT_TOO_LARGE", f"there are more than {most:,} rows", hint="add LIMIT, or raise maxRows"
+    )
+
+
+class ResultSize:
+    """Counts what a result holds, so that one which could not be recorded anyway does not fill the memory."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, row: Iterable[Any]) -> None:
+        """Count the texts and binary values of a row; QueryError if all rows have too many."""
+        self._bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if self._bytes > PAYLOAD_BYTES_MAX:
+            raise too_many_bytes()
+
+
+def too_many_bytes() -> QueryError:
+    return QueryError(
+        "RESULT_TOO_LARGE",
+        f"the rows have more than {PAYLOAD_BYTES_MAX:,} bytes",
+        hint="select fewer columns or rows, or a part of a large value",
     )
 
 

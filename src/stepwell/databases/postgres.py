@@ -8,11 +8,12 @@ from typing import Any
 
 import asyncpg
 
-from stepwell.databases.errors import QueryError, check_columns, too_many_rows
+from stepwell.databases.errors import QueryError, ResultSize, check_columns, too_many_rows
 from stepwell.databases.statement import Statement
 
 _CONNECTIONS_MAX = 4
 _CONNECT_SECONDS = 10.0
+_ROWS_AT_ONCE = 100  # in memory before they are counted
 # These travel as text, so that JSON has the value that SQL has: exact numbers, dates with infinity.
 _AS_TEXT = (
     *("numeric", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "inet", "cidr"),
@@ -122,9 +123,11 @@ async def _rows(connection: Any, statement: Statement, values: list[Any], rows_m
         return {"rows": [], "count": _affected(prepared.get_statusmsg())}
     check_columns(names)
     rows: list[dict[str, Any]] = []
-    async for record in prepared.cursor(*values, prefetch=min(rows_max + 1, 500)):
+    size = ResultSize()
+    async for record in prepared.cursor(*values, prefetch=min(rows_max + 1, _ROWS_AT_ONCE)):
         if len(rows) == rows_max:
             raise too_many_rows(rows_max)
+        size.add(record)
         rows.append({name: _value(value, name) for name, value in zip(names, record, strict=True)})
     return {"rows": rows, "count": len(rows)}
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import apsw
 
-from stepwell.databases.errors import QueryError, check_columns, too_many_rows
+from stepwell.databases.errors import (
+    QueryError,
+    ResultSize,
+    check_columns,
+    too_many_bytes,
+    too_many_rows,
+)
 from stepwell.databases.statement import Statement
 
 # What a statement must not do whatever it says: reach other files, load code, change the connection.
@@ -22,6 +28,8 @@ _FORBIDDEN = frozenset(
 )
 _FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
 _BUSY_MILLISECONDS = 5000
+_VALUE_MAX = 64 * 1024 * 1024  # bytes of one value or row, also of those that a statement makes
+_STOP_SECONDS = 0.05  # between two tries: a statement that has not begun cannot be interrupted
 
 
 class SqliteDatabase:
@@ -39,8 +47,13 @@ class SqliteDatabase:
             connection = self._opened(read_only)
             clock = threading.Timer(seconds, connection.interrupt)
             clock.start()
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(None, _run, connection, statement, params, rows_max)
             try:
-                return await asyncio.to_thread(_run, connection, statement, params, rows_max)
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                await _stopped(connection, work)
+                raise
             except apsw.Error as error:
                 raise translated(error, seconds) from None
             finally:
@@ -57,6 +70,7 @@ class SqliteDatabase:
                 ) from None
             connection.set_busy_timeout(_BUSY_MILLISECONDS)
             connection.set_authorizer(_allowed)
+            connection.limit(apsw.SQLITE_LIMIT_LENGTH, _VALUE_MAX)
             self._connections[read_only] = connection
         return self._connections[read_only]
 
@@ -64,6 +78,15 @@ class SqliteDatabase:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+
+async def _stopped(connection: apsw.Connection, work: asyncio.Future[Any]) -> None:
+    """Let nobody have the connection before the thread has left it; a statement may never end by itself."""
+    while not work.done():
+        connection.interrupt()
+        await asyncio.wait({work}, timeout=_STOP_SECONDS)
+    if not work.cancelled():
+        work.exception()
 
 
 def _allowed(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -95,9 +118,11 @@ def rows_of(cursor: apsw.Cursor, rows_max: int) -> tuple[list[str], list[dict[st
     names = [column[0] for column in cursor.get_description()] if _has_rows(cursor) else []
     check_columns(names)
     rows: list[dict[str, Any]] = []
+    size = ResultSize()
     for row in cursor:
         if len(rows) == rows_max:
             raise too_many_rows(rows_max)
+        size.add(row)
         rows.append({name: _value(value) for name, value in zip(names, row, strict=True)})
     return names, rows
 
@@ -109,6 +134,8 @@ def translated(error: Exception, seconds: float) -> QueryError:
         case apsw.ReadOnlyError():
             hint = "set readOnly to false if the node may write"
             return QueryError("SQL_READ_ONLY", str(error), hint=hint)
+        case apsw.TooBigError():
+            return too_many_bytes()
         case apsw.BusyError():
             return QueryError("SQL_CONNECT", "the file is locked", permanent=False)
         case apsw.AuthError():
