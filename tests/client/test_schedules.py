@@ -369,6 +369,21 @@ async def test_lists_have_pages_and_filters(engines: Engines) -> None:
 
 
 @pytest.mark.req("T1")
+async def test_times_at_the_ends_of_the_calendar_are_refused(memory_engines: Engines) -> None:
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    async with memory_engines.new(report) as engine:
+        await engine.schedules.create("s", report, cron="* * * * *", timezone="Europe/Berlin", paused=True)
+        for time in (first, last, float("inf")):
+            with pytest.raises(InvalidInput, match="after is"):
+                await engine.schedules.preview(every="1s", after=time)
+            with pytest.raises(InvalidInput, match="since is"):
+                await engine.schedules.backfill("s", time, datetime(2026, 1, 1, tzinfo=UTC))
+        [time] = (await engine.schedules.preview(cron="0 0 1 1 *", after=221_845_391_999, count=1)).times
+
+    assert datetime.fromtimestamp(time, UTC).isoformat() == "9000-01-01T00:00:00+00:00"
+
+
+@pytest.mark.req("T1")
 async def test_preview_says_words_and_times(memory_engines: Engines) -> None:
     async with memory_engines.client() as engine:
         preview = await engine.schedules.preview(

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 BACKFILL_MAX = 1000
 PREVIEW_MAX = 100
 _CHUNK = 500
+_LAST_TIME = 221_845_392_000.0  # the end of the year 8999
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -365,13 +366,21 @@ def timed(trigger: Trigger, settings: ScheduleSettings, now: float) -> Trigger:
 
 def previewed(settings: ScheduleSettings, after: Moment | None, count: int, now: float) -> SchedulePreview:
     number = whole_number(count, "count", least=1, most=PREVIEW_MAX)
-    begin = checked_moment(after, "after", now)
+    begin = _checked_time(after, "after", now)
     return SchedulePreview(described(settings), tuple(islice(slots(settings, begin), number)))
+
+
+def _checked_time(moment: Moment | None, name: str, default: float) -> float:
+    """Return a time that has a calendar: its neighbours are still years that Python knows."""
+    time = checked_moment(moment, name, default)
+    if not 0 <= time <= _LAST_TIME:
+        raise InvalidInput(f"{name} is {excerpt(moment)}", hint="give a time from 1970 to 9000", field=name)
+    return time
 
 
 def backfilled(settings: ScheduleSettings, since: Moment, until: Moment, now: float) -> list[float]:
     """The slots from `since` to before `until`, none of them in the future."""
-    first, last = checked_moment(since, "since", now), checked_moment(until, "until", now)
+    first, last = _checked_time(since, "since", now), _checked_time(until, "until", now)
     if first >= last or last > now:
         raise InvalidInput(
             "a backfill needs a span of time in the past",
