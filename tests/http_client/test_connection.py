@@ -143,6 +143,12 @@ class Proxy:
         self._port = port
         self.losing = 0
         self.lost = 0
+        self.open: set[asyncio.StreamWriter] = set()  # to the server, once it has answered
+
+    def cut(self) -> None:
+        """Break every connection that is open."""
+        for writer in self.open:
+            writer.close()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
@@ -162,10 +168,12 @@ class Proxy:
                         break
                     writer.write(data)
                     await writer.drain()
+                    self.open.add(back)
                 request.cancel()
         except* ConnectionError:
             pass
         finally:
+            self.open.discard(back)
             writer.close()
             back.close()
 
@@ -181,6 +189,30 @@ async def lossy(engine: Engine) -> AsyncIterator[tuple[Any, Proxy, Served]]:
         proxy = Proxy(int(server.url.rpartition(":")[2]))
         async with proxy.listening() as url, connect(url, key=TOKEN) as client:
             yield client, proxy, server
+
+
+@pytest.mark.slow
+@pytest.mark.req("A3", "A4")
+async def test_a_quiet_run_is_followed_over_many_short_outages(memory_engines: Engines) -> None:
+    """Together they last longer than a client waits for a server that is away."""
+    engine = memory_engines.new(*FLOWS)
+    async with served(engine) as server:
+        proxy = Proxy(int(server.url.rpartition(":")[2]))
+        async with proxy.listening() as url, connect(url, key=TOKEN, retry_seconds=2.5) as client:
+            run = await client.start("listening", 1)
+            seqs = asyncio.create_task(_seqs(client.handle(run.id)))
+            began = asyncio.get_running_loop().time()
+            while asyncio.get_running_loop().time() < began + 5:
+                await until(lambda: proxy.open or seqs.done())
+                proxy.cut()
+                await until(lambda: not proxy.open)
+            await run.signal("word", "the last")
+
+            assert await seqs == [row.seq async for row in engine.handle(run.id).log()]
+
+
+async def _seqs(run: Any) -> list[int]:
+    return [event.seq async for event in run.events(follow=True)]
 
 
 @pytest.mark.req("A4", "K20")

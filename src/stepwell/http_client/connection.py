@@ -202,6 +202,10 @@ class Pauses:
         """Forget the failures: an attempt was successful."""
         self._until, self._pause = None, _PAUSE_MIN
 
+    def count_anew(self) -> None:
+        """Count the time from the next failure, but pause as long: the server was there for a while."""
+        self._until = None
+
     async def next(self, failure: StepwellError) -> None:
         """Wait before the next attempt; raise the failure of the last one when the time is over."""
         now = asyncio.get_running_loop().time()

@@ -23,14 +23,17 @@ async def follow(connection: Connection, run_id: str, after: int) -> AsyncGenera
     path, pauses = f"/runs/{run_id}/stream", connection.pauses()
     while True:
         failure: StepwellError = ServerUnavailable(f"the stream of run {run_id} ended early")
+        heard = False  # a server was there, and had no trouble
         try:
             async with connection.stream(path, {"Last-Event-ID": str(after)}) as response:
+                heard = True
                 if response.status_code == _NOTHING_MORE:
                     return
                 async for message in httpx2.EventSource(response):
                     if message.event == "end":
                         return
                     if message.event in ("error", "resume"):
+                        heard = message.event == "resume"
                         break
                     if message.event != "message" or not message.data:
                         continue
@@ -44,4 +47,6 @@ async def follow(connection: Connection, run_id: str, after: int) -> AsyncGenera
             failure = connection.unreachable(error)
         except ServerUnavailable as error:
             failure = error
+        if heard:
+            pauses.count_anew()
         await pauses.next(failure)
