@@ -26,6 +26,7 @@ Moment = Literal["opened", "repeated", "resolved"]
 FINDINGS_MAX = 100  # of one subject: more are not counted
 SUBJECTS_MAX = 50  # incidents of one alert at a time
 RUNS_SHOWN = 10
+LOOKED_AT_MAX = 5000
 EVERY_MIN = 1.0
 DAY = 86_400.0
 _AFTER = {"failed": 900.0, "stuck": 600.0, "overdue": 3600.0, "no_worker": 60.0, "full_queue": 0.0}
@@ -90,6 +91,17 @@ class AlertQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     at: float = 0.0
     limit: int = FINDINGS_MAX  # of each subject
+    few: int = LOOKED_AT_MAX  # live runs that are looked at one by one; of stuck runs
+
+
+class LiveGroup(NamedTuple):
+    """How many runs of a kind have not ended."""
+
+    workflow: str
+    version: str
+    queue: str
+    status: str
+    n: int
 
 
 class AlertFinding(NamedTuple):
@@ -114,6 +126,27 @@ class Report(NamedTuple):
 class Checked(NamedTuple):
     incidents: tuple[Incident, ...]
     reports: tuple[Report, ...]
+
+
+def few_and_many(groups: Iterable[LiveGroup], few: int) -> tuple[list[LiveGroup], list[str]]:
+    """Part workflows by their live runs: the groups of those with the fewest, and the names of the others.
+
+    The former have at most `few` runs together, and each of these can be looked at. Late work of the others
+    is found by its time, behind all that is older.
+    """
+    by_workflow: dict[str, list[LiveGroup]] = defaultdict(list)
+    for group in groups:
+        by_workflow[group.workflow].append(group)
+    sizes = sorted((sum(group.n for group in same), workflow) for workflow, same in by_workflow.items())
+    smallest: list[LiveGroup] = []
+    others: list[str] = []
+    for n, workflow in sizes:
+        few -= n
+        if few >= 0:
+            smallest += by_workflow[workflow]
+        else:
+            others.append(workflow)
+    return smallest, others
 
 
 def oldest(findings: Iterable[Sequence[AlertFinding]], limit: int) -> list[AlertFinding]:

@@ -7,7 +7,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.domain.alerts import Alert, AlertFinding, AlertQuery, TakenAlerts, oldest, settings_of
+from stepwell.domain.alerts import (
+    Alert,
+    AlertFinding,
+    AlertQuery,
+    LiveGroup,
+    TakenAlerts,
+    few_and_many,
+    oldest,
+    settings_of,
+)
 from stepwell.domain.notifications import (
     GIVEN_UP_SECONDS,
     TAKEN_AT_ONCE,
@@ -143,11 +152,27 @@ class PgNotifications:
         if query.what == "full_queue":
             [row] = await self._reads.fetch("count_waiting", query.workspace, query.queue)
             return [AlertFinding(query.queue, "", query.at, row["n"])] if row["n"] else []
-        asked = (query.workspace, query.workflow, query.at, query.limit)
+        if query.what == "stuck":
+            rows = await self._stuck(query)
+        else:
+            asked = (query.workspace, query.workflow, query.at, query.limit)
+            rows = await self._reads.fetch(f"find_{query.what}", *asked)
         findings: dict[str, list[AlertFinding]] = {}
-        for workflow, run, at in await self._reads.fetch(f"find_{query.what}", *asked):
+        for workflow, run, at in rows:
             findings.setdefault(workflow, []).append(AlertFinding(workflow, run, at))
         return oldest(findings.values(), query.limit)
+
+    async def _stuck(self, query: AlertQuery) -> list[Any]:
+        groups = await self._reads.fetch("live_groups", query.workspace, query.workflow)
+        few, many = few_and_many([LiveGroup(*row) for row in groups], query.few)
+        rows: list[Any] = []
+        if few:
+            columns = [list(column) for column in list(zip(*few, strict=True))[:4]]
+            asked = (query.workspace, *columns, query.at, query.few)
+            rows += await self._reads.fetch("find_stuck_of_few", *asked)
+        if many:
+            rows += await self._reads.fetch("find_stuck", query.workspace, many, query.at, query.limit)
+        return rows
 
 
 async def write_notifications(

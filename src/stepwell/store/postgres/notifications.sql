@@ -285,36 +285,72 @@ limited (queue, needs) AS (
     ) AS following
 ),
 late AS (
-    SELECT one.run_id, one.at
-    FROM (SELECT k.* FROM kinds AS k LIMIT 1000) AS kind
+    SELECT wanted.workflow, one.run_id, one.at
+    FROM unnest($2::text[]) AS wanted (workflow)
+    CROSS JOIN (SELECT k.* FROM kinds AS k LIMIT 1000) AS kind
     CROSS JOIN LATERAL (
         SELECT t.run_id, t.due_at AS at
         FROM stepwell.tickets AS t
         WHERE NOT t.solo AND t.lease IS NULL AND t.held IS NULL AND t.lane = ''
             AND t.queue = kind.queue AND t.needs = kind.needs AND t.started = kind.started
             AND t.priority = kind.priority AND t.due_at <= $3 AND t.workspace = $1
+            AND (SELECT r.workflow FROM stepwell.runs AS r WHERE r.id = t.run_id AND NOT r.test) = wanted.workflow
         ORDER BY t.due_at
         LIMIT $4
     ) AS one
     UNION ALL
-    SELECT one.run_id, one.at
-    FROM (SELECT k.* FROM limited AS k LIMIT 1000) AS kind
+    SELECT wanted.workflow, one.run_id, one.at
+    FROM unnest($2::text[]) AS wanted (workflow)
+    CROSS JOIN (SELECT k.* FROM limited AS k LIMIT 1000) AS kind
     CROSS JOIN LATERAL (
         SELECT t.run_id, t.due_at AS at
         FROM stepwell.tickets AS t
         WHERE NOT t.solo AND t.lease IS NULL AND t.held IS NULL AND t.lane <> ''
             AND t.queue = kind.queue AND t.needs = kind.needs
             AND t.due_at <= $3 AND t.due_at < 'Infinity' AND t.workspace = $1
+            AND (SELECT r.workflow FROM stepwell.runs AS r WHERE r.id = t.run_id AND NOT r.test) = wanted.workflow
         ORDER BY t.due_at
         LIMIT $4
     ) AS one
     UNION ALL
-    SELECT t.run_id, t.at
+    SELECT r.workflow, t.run_id, t.at
     FROM stepwell.tickets AS t
-    WHERE t.owner IS NOT NULL AND t.workspace = $1 AND t.at <= $3
+    INNER JOIN stepwell.runs AS r ON r.id = t.run_id
+    WHERE t.owner IS NOT NULL AND t.workspace = $1 AND t.at <= $3 AND t.held IS NULL
+        AND r.workflow = ANY ($2) AND NOT r.test
 )
-SELECT r.workflow, r.id, late.at
-FROM late
-INNER JOIN stepwell.runs AS r ON r.id = late.run_id
-WHERE $2 IN ('', r.workflow)
-    AND NOT r.test;
+SELECT late.workflow, late.run_id AS id, late.at
+FROM late;
+
+-- name: live_groups
+SELECT c.workflow, c.version, c.queue, c.status, sum(c.n)::bigint AS n
+FROM /* counted */ AS c
+WHERE c.status IN ('pending', 'running', 'suspended')
+    AND $2 IN ('', c.workflow)
+GROUP BY c.workflow, c.version, c.queue, c.status
+HAVING sum(c.n) > 0;
+
+-- name: find_stuck_of_few
+-- The same, by looking at each live run of these groups: whatever is older in the queue costs nothing.
+SELECT g.workflow, live.id, one.at
+FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS g (workflow, version, queue, status)
+CROSS JOIN LATERAL (
+    SELECT x.id
+    FROM stepwell.runs AS x
+    WHERE x.workspace = $1
+        AND x.workflow = g.workflow
+        AND x.version = g.version
+        AND x.queue = g.queue
+        AND x.status = g.status
+        AND x.created_at <= $6
+        AND NOT x.test
+    ORDER BY x.created_at, x.id
+    LIMIT $7
+) AS live
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN t.lease IS NULL THEN t.due_at ELSE t.at END AS at
+    FROM stepwell.tickets AS t
+    WHERE t.run_id = live.id
+        AND t.held IS NULL
+        AND CASE WHEN t.lease IS NULL THEN t.due_at ELSE t.at END <= $6
+) AS one;

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import astuple, replace
 
-from stepwell.domain.alerts import Alert, AlertFinding, AlertQuery, TakenAlerts, oldest, settings_of
+from stepwell.domain.alerts import (
+    Alert,
+    AlertFinding,
+    AlertQuery,
+    LiveGroup,
+    TakenAlerts,
+    few_and_many,
+    oldest,
+    settings_of,
+)
 from stepwell.domain.notifications import (
     GIVEN_UP_SECONDS,
     TAKEN_AT_ONCE,
@@ -158,13 +167,21 @@ def _by_workflow(
 
 
 def _stuck(session: Session, query: AlertQuery) -> Sequence[AlertFinding]:
-    asked = (query.workspace, query.at, query.workflow)
-    rows = [*session.rows("find_silent", *asked), *session.rows("find_untaken_lanes", *asked, query.limit)]
-    kind = session.row("first_kind")
+    groups = session.rows("live_groups", query.workspace, query.workflow)
+    few, many = few_and_many([LiveGroup(*row) for row in groups], query.few)
+    rows: list[Row] = []
+    for group in few:
+        rows += session.rows("find_stuck_of_few", query.workspace, *group[:4], query.at)
+    asked = [(query.workspace, query.at, workflow) for workflow in many]
+    for each in asked:
+        rows += session.rows("find_silent", *each)
+        rows += session.rows("find_untaken_lanes", *each, query.limit)
+    kind = session.row("first_kind") if asked else None
     for _ in range(_KINDS_MAX):
         if kind is None:
             break
-        rows += session.rows("find_untaken", *asked, query.limit, *kind)
+        for each in asked:
+            rows += session.rows("find_untaken", *each, query.limit, *kind)
         kind = session.row("next_kind", *kind)
     findings: dict[str, list[AlertFinding]] = {}
     for workflow, run, at in rows:

@@ -120,6 +120,26 @@ SELECT
             AND runs.workspace = ?1 AND runs.queue = ?2 AND runs.status = 'pending'
     );
 
+-- name: live_groups
+SELECT workflow, version, queue, status, n
+FROM run_counts
+WHERE workspace = ?1 AND n > 0 AND status IN ('pending', 'running', 'suspended') AND ?2 IN ('', workflow);
+
+-- name: find_stuck_of_few
+-- By looking at each live run of a group: whatever is older in the queue costs nothing.
+SELECT runs.workflow, runs.id, iif(t.lease IS NULL, t.due_at, t.at) AS at
+FROM runs INDEXED BY runs_group
+CROSS JOIN tickets AS t ON t.run_id = runs.id
+WHERE runs.workspace = ?1
+    AND runs.workflow = ?2
+    AND runs.version = ?3
+    AND runs.queue = ?4
+    AND runs.status = ?5
+    AND runs.created_at <= ?6
+    AND runs.test = 0
+    AND t.held IS NULL
+    AND iif(t.lease IS NULL, t.due_at, t.at) <= ?6;
+
 -- name: find_silent
 -- Runs that a worker has, without news since then: no more than workers have slots.
 SELECT runs.workflow, runs.id, t.at
@@ -128,7 +148,8 @@ CROSS JOIN runs ON runs.id = t.run_id
 WHERE t.owner IS NOT NULL
     AND t.workspace = ?1
     AND t.at <= ?2
-    AND ?3 IN ('', runs.workflow)
+    AND t.held IS NULL
+    AND runs.workflow = ?3
     AND runs.test = 0;
 
 -- name: find_untaken_lanes
@@ -139,7 +160,7 @@ CROSS JOIN runs ON runs.id = t.run_id
 WHERE t.lease IS NULL AND t.held IS NULL AND t.losses < 2 AND t.lane <> ''
     AND t.due_at <= ?2
     AND t.workspace = ?1
-    AND ?3 IN ('', runs.workflow)
+    AND runs.workflow = ?3
     AND runs.test = 0
 ORDER BY t.due_at
 LIMIT ?4;
@@ -170,7 +191,7 @@ WHERE t.lease IS NULL AND t.held IS NULL AND t.losses < 2 AND t.lane = ''
     AND t.rank = ?7
     AND t.due_at <= ?2
     AND t.workspace = ?1
-    AND ?3 IN ('', runs.workflow)
+    AND runs.workflow = ?3
     AND runs.test = 0
 ORDER BY t.due_at
 LIMIT ?4;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -254,13 +255,34 @@ class FindingRules:
         scene.clock.advance(100.0)
         young = await scene.start(key="f")
 
-        findings = await scene.store.find(query(scene, "stuck", 50.0))
+        for few in (0, 1000):  # found by time, and one by one
+            findings = await scene.store.find(query(scene, "stuck", 50.0, few=few))
 
-        ids = {each.run_id for each in findings}
-        assert ids == {silent, limited, untaken, woken}
-        assert not ids & {waiting, held, young}
-        assert await scene.store.find(query(scene, "stuck", 50.0, workflow="pay")) == []
-        assert await scene.store.find(query(scene, "stuck", 50.0, workspace="acme")) == []
+            ids = {each.run_id for each in findings}
+            assert ids == {silent, limited, untaken, woken}
+            assert not ids & {waiting, held, young}
+            assert await scene.store.find(query(scene, "stuck", 50.0, workflow="pay", few=few)) == []
+            assert await scene.store.find(query(scene, "stuck", 50.0, workspace="acme", few=few)) == []
+
+    @pytest.mark.req("T5")
+    @checked
+    async def test_a_stuck_run_is_found_behind_many_of_the_same_kind(self, scene: Scene) -> None:
+        """Runs of graphs are of one kind, whatever their workflow."""
+        for n in range(7):
+            await scene.start(workflow="common", needs="graph", key=f"c{n}", lane=lane(9) if n % 2 else "")
+        for workspace in ("default", "acme"):
+            for where in ("", lane(9)):
+                await scene.start(
+                    workflow="rare", needs="graph", workspace=workspace, key=f"r{where}", lane=where
+                )
+        scene.clock.advance(100.0)
+
+        for few in (0, 2, 1000):
+            every = await scene.store.find(query(scene, "stuck", 50.0, limit=3, few=few))
+            rare = await scene.store.find(query(scene, "stuck", 50.0, limit=3, few=few, workflow="rare"))
+
+            assert Counter(each.subject for each in every) == {"common": 3, "rare": 2}
+            assert [each.subject for each in rare] == ["rare"] * 2
 
     @pytest.mark.req("T5")
     @checked
