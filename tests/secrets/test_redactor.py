@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import logging
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -162,3 +163,72 @@ def test_log_records_and_their_tracebacks_are_redacted() -> None:
     assert "calling with [secret db]" in stream.getvalue()
     assert "RuntimeError: bad [secret db]" in stream.getvalue()
     assert "nothing to hide: 7" in stream.getvalue()
+
+
+def among_many(*values: str) -> Redactor:
+    """So many that regular expressions would be slow."""
+    others = [f"other-{n}/{n * 7919 % 10007}-größe" for n in range(300)]
+    return redactor(*others[:150], *(values or (SECRET,)), *others[150:])
+
+
+TEXTS = [
+    SECRET,
+    f"Error: login with {SECRET} failed",
+    f"url?token={quote(SECRET, safe='')}&more",
+    f"Basic {base64_within(SECRET, 'user:', 'tail')} and {SECRET[:12]}... and {SECRET}",
+    json.dumps({"nested": SECRET}),
+    f"it was cut: {SECRET[:10]}",
+    "x" * 500 + SECRET + "y" * 500 + SECRET,
+    "nothing here, and nothing like it",
+]
+
+
+@pytest.mark.req("X8")
+@pytest.mark.parametrize("text", TEXTS)
+def test_one_of_many_values_is_recognised_like_one_alone(text: str) -> None:
+    alone, among = redactor(SECRET), among_many()
+
+    assert among.redact_text(text) == alone.redact_text(text)
+    for value in (text, {"a": [text, 1], text: None}):
+        data = msgspec.json.encode(value)
+        assert among.redact(data) == alone.redact(data)
+    assert among.redact(text.encode() + b"\xff") == alone.redact(text.encode() + b"\xff")
+
+
+@pytest.mark.req("X8")
+def test_values_that_begin_inside_one_another_are_both_replaced() -> None:
+    one, other = "abcdefghij-12345", "defghij-1234567890"
+
+    for made in (redactor(one, other), among_many(one, other)):
+        assert made.redact_text(f"<{other}> <{one}>") == "<[secret db]> <[secret db]>"
+
+
+@pytest.mark.req("X8")
+def test_the_values_that_were_opened_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepwell.secrets.redactor._KNOWN_MAX", 10)
+    monkeypatch.setattr("stepwell.secrets.redactor._FORGOTTEN_AT_ONCE", 5)
+    values = [f"value-number-{n:03}" for n in range(40)]
+    made = redactor(*values)
+
+    shown = [made.redact_text(value) for value in values]
+
+    assert shown[-10:] == ["[secret db]"] * 10
+    assert shown[:25] == values[:25]
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.req("X8")
+def test_a_scan_takes_as_long_for_five_hundred_values_as_for_fifty() -> None:
+    data = msgspec.json.encode([f"line {n} of a long text" for n in range(5000)])
+
+    def seconds(count: int) -> float:
+        made = redactor(*(f"{n:04}-{n * 7919 % 10007:05}-value" for n in range(count)))
+        times = []
+        for _ in range(7):
+            began = time.perf_counter()
+            made.redact(data)
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    assert seconds(500) < 5 * seconds(50)
