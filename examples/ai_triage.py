@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from stepwell import Context, Engine, GraphBuilder, RunHandle, step, workflow
-from stepwell.testing.local_provider import MODEL, Asked, LocalProvider, Said
+from stepwell.testing.local_provider import MODEL, LocalProvider, LocalReply, LocalRequest
 
 ORDERS = {
     7: {"item": "lamp", "price": 40, "status": "lost"},
@@ -62,20 +62,22 @@ def triage() -> GraphBuilder:
     return g
 
 
-def model(asked: Asked) -> Said:
-    """Stand in for a language model: it decides by what it has heard so far."""
-    mail = asked.messages[0]["content"]
+def model(request: LocalRequest) -> LocalReply:
+    """Stand in for a language model: it decides by what it has read so far."""
+    mail = request.messages[0]["content"]
     id = int("".join(letter for letter in mail if letter.isdigit()))
-    if asked.turn == 0:
-        return Said("I look the order up.", calls=[("find_order", {"id": id})])
-    order = json.loads(asked.results[0]) if asked.turn == 1 else {}
+    if request.turn == 0:
+        return LocalReply("I look the order up.", calls=[("find_order", {"id": id})])
+    order = json.loads(request.results[0]) if request.turn == 1 else {}
     if order.get("status") == "sent":
-        return Said(calls=[("answer", {"priority": "low", "reply": "It is on its way."})])
-    if asked.turn == 1:
-        return Said("It is lost; I ask for a refund.", calls=[("ask_person", {"id": id})])
-    if asked.turn == 2:
-        return Said(calls=[("refund", {"id": id})])
-    return Said(calls=[("answer", {"priority": "high", "reply": f"We are sorry: {asked.results[0]}."})])
+        return LocalReply(calls=[("answer", {"priority": "low", "reply": "It is on its way."})])
+    if request.turn == 1:
+        return LocalReply("It is lost; I ask for a refund.", calls=[("ask_person", {"id": id})])
+    if request.turn == 2:
+        return LocalReply(calls=[("refund", {"id": id})])
+    return LocalReply(
+        calls=[("answer", {"priority": "high", "reply": f"We are sorry: {request.results[0]}."})]
+    )
 
 
 async def approve(run: RunHandle[Any]) -> None:
@@ -95,7 +97,7 @@ async def main() -> None:
             workflows=[triage(), refund],
             steps=[find_order],
             outbound=provider.rules,
-            providers={"local": provider.described("anthropic", prices=prices)},
+            providers={"local": provider.config("anthropic", prices=prices)},
         )
         async with engine:
             for mail in ("Where is my order 8?", "My order 7 never came!"):

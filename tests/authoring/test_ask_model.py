@@ -28,7 +28,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.errors import StepError
-from stepwell.testing.local_provider import Asked, LocalProvider, Said, Script
+from stepwell.testing.local_provider import LocalProvider, LocalReply, LocalRequest, Script
 from tests.engines import Engines
 
 pytestmark = [pytest.mark.req("N25"), pytest.mark.slow]
@@ -60,11 +60,11 @@ async def refund(ctx: Context, input: Refund) -> str:
     return f"refunded {input.amount} of {input.id}"
 
 
-def both(asked: Asked) -> Said:
-    if asked.turn == 0:
-        return Said("I compute.", calls=[("add", {"one": 3}), ("refund", {"id": 7, "amount": 2.5})])
-    assert asked.results[1] == "refunded 2.5 of 7"
-    return Said(calls=[("answer", {"priority": "high", "sum": int(asked.results[0])})])
+def both(request: LocalRequest) -> LocalReply:
+    if request.turn == 0:
+        return LocalReply("I compute.", calls=[("add", {"one": 3}), ("refund", {"id": 7, "amount": 2.5})])
+    assert request.results[1] == "refunded 2.5 of 7"
+    return LocalReply(calls=[("answer", {"priority": "high", "sum": int(request.results[0])})])
 
 
 @workflow
@@ -100,7 +100,7 @@ async def asking(
 ) -> AsyncIterator[tuple[Engine, LocalProvider]]:
     prices = {"local-model": {"input": 1_000_000, "output": 0}}
     async with LocalProvider(script) as local:
-        providers = {"local": local.described("anthropic", prices=prices)}
+        providers = {"local": local.config("anthropic", prices=prices)}
         async with engines.new(*workflows, outbound=local.rules, providers=providers) as engine:
             yield engine, local
 
@@ -118,8 +118,8 @@ async def test_all_styles_of_code_ask_models_with_tools(replayed_engines: Engine
         checkpoint = (await run.state()).checkpoint
         assert checkpoint is not None
         assert b'"sum":4' in bytes(checkpoint.state)
-        assert len(local.asked) == 6
-        described = {tool["name"]: tool for tool in local.asked[0].body["tools"]}
+        assert len(local.requests) == 6
+        described = {tool["name"]: tool for tool in local.requests[0].body["tools"]}
         assert described["add"]["description"] == "Add two numbers."
         assert described["add"]["input_schema"]["required"] == ["one"]
         assert set(described["refund"]["input_schema"]["properties"]) == {"id", "amount"}
@@ -130,10 +130,10 @@ async def test_the_model_hears_of_a_failed_tool_unless_it_should_fail_the_run(
 ) -> None:
     @workflow
     async def careful(ctx: Context, tells: bool) -> str:
-        return (await ask_model(ctx, "?", tools=[add], tell_errors=tells, retry=RETRY)).answer
+        return (await ask_model(ctx, "?", tools=[add], report_errors=tells, retry=RETRY)).answer
 
-    def script(asked: Asked) -> Said:
-        return Said(asked.results[0]) if asked.turn else Said(calls=[("add", {"one": -1})])
+    def script(request: LocalRequest) -> LocalReply:
+        return LocalReply(request.results[0]) if request.turn else LocalReply(calls=[("add", {"one": -1})])
 
     async with asking(memory_engines, script, careful) as (engine, _):
         assert "NEGATIVE" in await engine.run(careful, True)
@@ -144,12 +144,12 @@ async def test_the_model_hears_of_a_failed_tool_unless_it_should_fail_the_run(
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        (Said(calls=[("add", {"one": 1})]), "AI_MAX_TURNS"),
-        (Said(calls=[("divide", {})]), "AI_TOOL_ERROR"),
-        (Said("I must not.", stop="refusal"), "AI_REFUSED"),
+        (LocalReply(calls=[("add", {"one": 1})]), "AI_MAX_TURNS"),
+        (LocalReply(calls=[("divide", {})]), "AI_TOOL_ERROR"),
+        (LocalReply("I must not.", stop="refusal"), "AI_REFUSED"),
     ],
 )
-async def test_code_sees_why_there_is_no_answer(memory_engines: Engines, said: Said, code: str) -> None:
+async def test_code_sees_why_there_is_no_answer(memory_engines: Engines, said: LocalReply, code: str) -> None:
     @workflow
     async def cautious(ctx: Context) -> str:
         try:
@@ -157,7 +157,7 @@ async def test_code_sees_why_there_is_no_answer(memory_engines: Engines, said: S
         except StepError as error:
             return error.cause_code
 
-    async with asking(memory_engines, lambda asked: said, cautious) as (engine, _):
+    async with asking(memory_engines, lambda request: said, cautious) as (engine, _):
         assert await engine.run(cautious) == code
 
 
@@ -180,10 +180,10 @@ async def test_wrong_options_are_refused(memory_engines: Engines, options: dict[
         given = dict(options)
         return str((await ask_model(ctx, given.pop("prompt", "?"), **given)).answer)
 
-    async with asking(memory_engines, lambda asked: Said("x"), wrong) as (engine, local):
+    async with asking(memory_engines, lambda request: LocalReply("x"), wrong) as (engine, local):
         with pytest.raises(RunFailed):
             await engine.run(wrong)
-        assert local.asked == []
+        assert local.requests == []
 
 
 @step

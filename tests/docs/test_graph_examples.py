@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, step, workflow
-from stepwell.testing.local_provider import Asked, LocalProvider, Said
+from stepwell.testing.local_provider import LocalProvider, LocalReply, LocalRequest
 from tests.docs.test_machine_examples import said
 
 
@@ -45,10 +45,10 @@ async def refund(ctx: Context, input: dict[str, Any]) -> str:
     return "refunded"
 
 
-def sorting(asked: Asked) -> Said:
-    if asked.turn == 0:
-        return Said(calls=[("find_order", {"id": 7}), ("refund", {"id": 7})])
-    return Said(calls=[("answer", {"priority": "high" if "lost" in asked.results[0] else "low"})])
+def sorting(request: LocalRequest) -> LocalReply:
+    if request.turn == 0:
+        return LocalReply(calls=[("find_order", {"id": 7}), ("refund", {"id": 7})])
+    return LocalReply(calls=[("answer", {"priority": "high" if "lost" in request.results[0] else "low"})])
 
 
 @pytest.mark.req("N25")
@@ -67,7 +67,7 @@ async def test_the_example_of_ai_asks_its_model() -> None:
     async with LocalProvider(sorting) as local:
         options: dict[str, Any] = {
             "outbound": local.rules,
-            "providers": {"main": local.described("anthropic")},
+            "providers": {"main": local.config("anthropic")},
         }
         async with Engine(":memory:", workflows=[refund], steps=[find_order], **options) as engine:
             run = await engine.start_graph(
@@ -76,4 +76,4 @@ async def test_the_example_of_ai_asks_its_model() -> None:
 
             output = (await run.result(60))["triage"]
             assert (output["answer"], output["turns"]) == ({"priority": "high"}, 2)
-            assert local.asked[0].system == "You sort mail for tea."
+            assert local.requests[0].system == "You sort mail for tea."

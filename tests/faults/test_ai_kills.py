@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stepwell import Engine
-from stepwell.testing.local_provider import Asked, LocalProvider, Said
+from stepwell.testing.local_provider import LocalProvider, LocalReply, LocalRequest
 from tests.effort import rotating
 from tests.engines import Engines, until
 from tests.faults.ai_work import LEDGER_VARIABLE
@@ -39,13 +39,13 @@ class Scene:
         self._database = str(engines.database)
         self.workers: list[asyncio.subprocess.Process] = []
 
-    def script(self, asked: Asked) -> Said:
-        if asked.turn == 0:
-            return Said("I write two.", calls=[("note", {"number": 0}), ("note", {"number": 1})])
-        if asked.turn == 1:
+    def script(self, request: LocalRequest) -> LocalReply:
+        if request.turn == 0:
+            return LocalReply("I write two.", calls=[("note", {"number": 0}), ("note", {"number": 1})])
+        if request.turn == 1:
             pause = 3600.0 if self.held == "model" else 0.0
-            return Said(calls=[("note", {"number": 2})], pause=pause)
-        return Said(f"wrote {', '.join(asked.results)}")
+            return LocalReply(calls=[("note", {"number": 2})], pause=pause)
+        return LocalReply(f"wrote {', '.join(request.results)}")
 
     async def start_worker(self, local: LocalProvider) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("STEPWELL_")}
@@ -53,7 +53,7 @@ class Scene:
             **kept,
             **LEASE,
             "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-            "STEPWELL_PROVIDER_LOCAL": json.dumps(local.described("anthropic")),
+            "STEPWELL_PROVIDER_LOCAL": json.dumps(local.config("anthropic")),
             "STEPWELL_OUTBOUND_ALLOW": "127.0.0.1",
             "STEPWELL_OUTBOUND_PORTS": str(local.port),
             LEDGER_VARIABLE: str(self.ledger),
@@ -115,7 +115,7 @@ async def test_a_kill_in_a_tool_loop_repeats_nothing_that_is_recorded(
             await until(lambda: _known(client, style))
             run = await client.start(style, input)
             waits = (
-                (lambda: len(local.asked) == 2)
+                (lambda: len(local.requests) == 2)
                 if held == "model"
                 else (lambda: len(scene.tools_called()) == 3)
             )
@@ -128,7 +128,7 @@ async def test_a_kill_in_a_tool_loop_repeats_nothing_that_is_recorded(
             await run.result(60)
         finally:
             await scene.end()
-        calls = Counter([*(asked.idempotency_key for asked in local.asked), *scene.tools_called()])
+        calls = Counter([*(request.idempotency_key for request in local.requests), *scene.tools_called()])
 
     in_flight = [key for key in calls if key not in done]
     assert len(done) == (3 if held == "model" else 4), (done, (tmp_path / "workers.log").read_text()[-3000:])

@@ -10,7 +10,7 @@ import pytest
 
 from stepwell import Context, Engine, InvalidGraph, NodeError, RunHandle, step, workflow
 from stepwell.secrets.keyring import Keyring
-from stepwell.testing.local_provider import LocalProvider, Said, Script
+from stepwell.testing.local_provider import LocalProvider, LocalReply, Script
 from tests.engines import Engines, crash, suspended, until
 from tests.secrets.test_use import everything_stored
 
@@ -57,7 +57,7 @@ async def asking(
     engines: Engines, script: Script, kind: Kind = "openai", key: str = "", **options: Any
 ) -> AsyncIterator[tuple[Engine, LocalProvider]]:
     async with LocalProvider(script, key=key) as local:
-        described = local.described(kind, prices=PRICES, **({"credential": "model-key"} if key else {}))
+        described = local.config(kind, prices=PRICES, **({"credential": "model-key"} if key else {}))
         options = {"providers": {"local": described}, "outbound": local.rules, **options}
         async with engines.new(triple, steps=[double], **options) as engine:
             yield engine, local
@@ -71,11 +71,11 @@ async def result(run: RunHandle[Any]) -> Any:
 async def test_a_graph_asks_a_model_with_tools_of_every_kind(engines: Engines, kind: Kind) -> None:
     """A step, a workflow and nodes of the body; the first turn calls all of them at once."""
 
-    def script(asked: Any) -> Said:
-        if asked.turn == 0:
+    def script(request: Any) -> LocalReply:
+        if request.turn == 0:
             names = ("double", "triple", "add")
-            return Said("I compute.", calls=[(name, {"number": 7}) for name in names])
-        return Said(calls=[("answer", {"sum": sum(int(one) for one in asked.results)})])
+            return LocalReply("I compute.", calls=[(name, {"number": 7}) for name in names])
+        return LocalReply(calls=[("answer", {"sum": sum(int(one) for one in request.results)})])
 
     tools = [
         {"name": "double", "step": "double", "description": "Doubles it."},
@@ -95,8 +95,8 @@ async def test_a_graph_asks_a_model_with_tools_of_every_kind(engines: Engines, k
         said = await result(run)
         assert said["answer"] == {"sum": 14 + 21 + 108}
         assert (said["model"], said["turns"]) == ("local-model", 2)
-        assert local.asked[0].system == "Add 100."
-        assert sorted(local.asked[0].tools) == ["add", "answer", "double", "triple"]
+        assert local.requests[0].system == "Add 100."
+        assert sorted(local.requests[0].tools) == ["add", "answer", "double", "triple"]
         entries = {entry.path: entry for entry in await run.trace()}
         ai = entries["0/talk"]
         used = said["usage"]
@@ -121,7 +121,7 @@ async def test_messages_may_have_earlier_turns_or_come_from_data(memory_engines:
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "content": "Who am I?"},
     ]
-    async with asking(memory_engines, lambda asked: Said(asked.messages[0]["content"]), kind) as (
+    async with asking(memory_engines, lambda request: LocalReply(request.messages[0]["content"]), kind) as (
         engine,
         local,
     ):
@@ -133,25 +133,27 @@ async def test_messages_may_have_earlier_turns_or_come_from_data(memory_engines:
         assert (await result(first))["answer"] == "I am Ada."
         assert (await result(second))["answer"] == "I am Bob."
         assert await result(third) == "AI_MESSAGES"
-        assert [len(asked.messages) for asked in local.asked] == [3, 1]
+        assert [len(request.messages) for request in local.requests] == [3, 1]
 
 
 async def test_an_answer_that_does_not_fit_is_repaired_a_few_times(memory_engines: Engines) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     good_after = {"value": 2}
 
-    def script(asked: Any) -> Said:
-        return Said(calls=[("answer", {"n": asked.turn if asked.turn >= good_after["value"] else "many"})])
+    def script(request: Any) -> LocalReply:
+        return LocalReply(
+            calls=[("answer", {"n": request.turn if request.turn >= good_after["value"] else "many"})]
+        )
 
     async with asking(memory_engines, script) as (engine, local):
         run = await engine.start_graph(talk({"outputSchema": schema}), {"text": "?"})
         assert (await result(run))["answer"] == {"n": 2}
-        assert "integer" in local.asked[1].results[0]
+        assert "integer" in local.requests[1].results[0]
 
         good_after["value"] = 99
         run = await engine.start_graph(talk({"outputSchema": schema, "maxRepairs": 1}), {"text": "?"})
         assert await result(run) == "AI_OUTPUT"
-        assert len(local.asked) == 5
+        assert len(local.requests) == 5
 
 
 @pytest.mark.parametrize(
@@ -167,16 +169,18 @@ async def test_a_tool_loop_is_bounded(
     memory_engines: Engines, calls: Any, data: dict[str, Any], code: str, requests: int
 ) -> None:
     tools = [{"name": "double", "step": "double"}]
-    async with asking(memory_engines, lambda asked: Said(calls=calls)) as (engine, local):
+    async with asking(memory_engines, lambda request: LocalReply(calls=calls)) as (engine, local):
         run = await engine.start_graph(talk({"tools": tools, **data}), {"text": "?"})
 
         assert await result(run) == code
-        assert len(local.asked) == requests
+        assert len(local.requests) == requests
 
 
 async def test_the_model_hears_of_a_tool_that_failed(memory_engines: Engines) -> None:
-    def script(asked: Any) -> Said:
-        return Said(asked.results[0]) if asked.turn else Said(calls=[("double", {"number": -1})])
+    def script(request: Any) -> LocalReply:
+        return (
+            LocalReply(request.results[0]) if request.turn else LocalReply(calls=[("double", {"number": -1})])
+        )
 
     async with asking(memory_engines, script) as (engine, _):
         run = await engine.start_graph(talk({"tools": [{"name": "double", "step": "double"}]}), {"text": "?"})
@@ -187,44 +191,44 @@ async def test_the_model_hears_of_a_tool_that_failed(memory_engines: Engines) ->
 @BOTH
 async def test_busy_providers_are_asked_again_when_they_say(memory_engines: Engines, kind: Kind) -> None:
     answers = [
-        Said("slower", status=429, headers={"retry-after": "0"}),
-        Said("overloaded", status=529),
-        Said("at last"),
+        LocalReply("slower", status=429, headers={"retry-after": "0"}),
+        LocalReply("overloaded", status=529),
+        LocalReply("at last"),
     ]
-    async with asking(memory_engines, lambda asked: answers.pop(0), kind) as (engine, local):
+    async with asking(memory_engines, lambda request: answers.pop(0), kind) as (engine, local):
         run = await engine.start_graph(talk({"retry": QUICKLY}), {"text": "?"})
 
         assert (await result(run))["answer"] == "at last"
-        keys = {asked.idempotency_key for asked in local.asked}
+        keys = {request.idempotency_key for request in local.requests}
         assert keys == {f"{run.id}/0/talk@model#1"}
 
 
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        (Said("no", status=401), "AI_CREDENTIAL"),
-        (Said("no", status=404), "AI_MODEL"),
-        (Said("I must not.", stop="refusal"), "AI_REFUSED"),
-        (Said("A very long", stop="length"), "AI_TRUNCATED"),
-        (Said("too long", status=400), "AI_REQUEST"),
+        (LocalReply("no", status=401), "AI_CREDENTIAL"),
+        (LocalReply("no", status=404), "AI_MODEL"),
+        (LocalReply("I must not.", stop="refusal"), "AI_REFUSED"),
+        (LocalReply("A very long", stop="length"), "AI_TRUNCATED"),
+        (LocalReply("too long", status=400), "AI_REQUEST"),
     ],
 )
 async def test_what_cannot_be_helped_is_not_tried_again(
-    memory_engines: Engines, said: Said, code: str
+    memory_engines: Engines, said: LocalReply, code: str
 ) -> None:
-    async with asking(memory_engines, lambda asked: said) as (engine, local):
+    async with asking(memory_engines, lambda request: said) as (engine, local):
         run = await engine.start_graph(talk({"retry": QUICKLY}), {"text": "one two"})
 
         assert await result(run) == code
-        assert len(local.asked) == 1
+        assert len(local.requests) == 1
         paid = said.stop != ""
         assert ((await run.info()).input_tokens == 2) is paid
 
 
 async def test_text_is_shown_while_it_is_written(engines: Engines) -> None:
     text = " ".join(f"word{number}" for number in range(40))
-    said = Said(text, pause=0.06)
-    async with asking(engines, lambda asked: said) as (engine, _):
+    said = LocalReply(text, pause=0.06)
+    async with asking(engines, lambda request: said) as (engine, _):
         run = await engine.start_graph(talk({}), {"text": "?"})
         await run.result(60)
         events = [event async for event in run.events()]
@@ -242,7 +246,7 @@ async def test_text_is_shown_while_it_is_written(engines: Engines) -> None:
 
 
 async def test_a_conversation_has_a_time_limit_of_its_own(memory_engines: Engines) -> None:
-    async with asking(memory_engines, lambda asked: Said("late", pause=60)) as (engine, _):
+    async with asking(memory_engines, lambda request: LocalReply("late", pause=60)) as (engine, _):
         whole = await engine.start_graph(talk({"timeoutMs": 200}), {"text": "?"})
         each = await engine.start_graph(
             talk({"requestTimeoutMs": 200, "retry": ONCE, "stream": False}), {"text": "?"}
@@ -255,15 +259,15 @@ async def test_a_conversation_has_a_time_limit_of_its_own(memory_engines: Engine
 async def test_a_run_that_is_taken_over_continues_in_the_middle(durable_engines: Engines) -> None:
     """A person approves what the model wants; each time another worker goes on, and replays everything."""
 
-    def script(asked: Any) -> Said:
-        if asked.turn < 2:
-            return Said(calls=[("double", {"number": asked.turn}), ("approve", {})])
-        return Said("done")
+    def script(request: Any) -> LocalReply:
+        if request.turn < 2:
+            return LocalReply(calls=[("double", {"number": request.turn}), ("approve", {})])
+        return LocalReply("done")
 
     tools = [{"name": "double", "step": "double"}, {"name": "approve", "node": "ask"}]
     body = {"id": "ask", "type": "approval", "data": {"title": "May it?"}}
     async with LocalProvider(script) as local:
-        options: dict[str, Any] = {"providers": {"local": local.described()}, "outbound": local.rules}
+        options: dict[str, Any] = {"providers": {"local": local.config()}, "outbound": local.rules}
         options |= {"steps": [double], "replay_always": True}
         async with durable_engines.new(triple, **options) as engine:
             run = await engine.start_graph(talk({"tools": tools}, body), {"text": "?"})
@@ -274,13 +278,13 @@ async def test_a_run_that_is_taken_over_continues_in_the_middle(durable_engines:
             run = engine.handle(run.id)
             await run.decide("approved", path=f"0/talk[{turn * 2 + 1}]/ask")
             if turn == 0:
-                await until(lambda: len(local.asked) == 2)
+                await until(lambda: len(local.requests) == 2)
                 await suspended(run)
                 await crash(engine)
         assert (await result(run))["answer"] == "done"
         await engine.close()
 
-        assert len(local.asked) == 3
+        assert len(local.requests) == 3
 
 
 def problems(engine: Engine, definition: dict[str, Any]) -> set[tuple[str, str, str]]:
@@ -375,10 +379,10 @@ CANARY = "canary-4f9a-8841-71b2"
 
 @BOTH
 async def test_a_key_is_sent_to_its_host_and_written_nowhere(engines: Engines, kind: Kind) -> None:
-    def script(asked: Any) -> Said:
-        if "reveal" in asked.messages[0]["content"]:
-            return Said(f"the key is {asked.key}", pause=0.6)
-        return Said(f"wrong key: {asked.key}", status=400)
+    def script(request: Any) -> LocalReply:
+        if "reveal" in request.messages[0]["content"]:
+            return LocalReply(f"the key is {request.key}", pause=0.6)
+        return LocalReply(f"wrong key: {request.key}", status=400)
 
     async with asking(engines, script, kind, key=CANARY, keyring=KEYS) as (engine, local):
         runs = [await engine.start_graph(talk({}), {"text": "reveal"})]
@@ -387,7 +391,7 @@ async def test_a_key_is_sent_to_its_host_and_written_nowhere(engines: Engines, k
         await engine.secrets.set("model-key", CANARY, hosts=[f"http://127.0.0.1:{local.port + 1}"])
         runs.append(await engine.start_graph(talk({}), {"text": "reveal"}))
         assert await result(runs[1]) in ("SECRET_HOST", "SECRET_UNREADABLE")
-        assert local.asked == []
+        assert local.requests == []
 
     async with asking(engines, script, kind, key=CANARY, keyring=KEYS) as (engine, local):
         await engine.secrets.set("model-key", CANARY, hosts=[f"http://127.0.0.1:{local.port}"])
@@ -396,7 +400,7 @@ async def test_a_key_is_sent_to_its_host_and_written_nowhere(engines: Engines, k
         runs.append(await engine.start_graph(talk({}), {"text": "fail"}))
         assert await result(runs[3]) == "AI_REQUEST"
 
-        assert {asked.key for asked in local.asked} == {CANARY}
+        assert {request.key for request in local.requests} == {CANARY}
         seen = [
             [[event async for event in run.events()], await run.trace(), await run.info()]
             for run in [engine.handle(run.id) for run in runs]

@@ -18,7 +18,7 @@ from stepwell.providers.client import ask
 from stepwell.providers.errors import ModelError
 from stepwell.providers.model_request import ModelRequest, ToolOffer
 from stepwell.providers.provider import Providers
-from stepwell.testing.local_provider import LocalProvider, Said, Script, _Dialect
+from stepwell.testing.local_provider import LocalProvider, LocalReply, Script, _Dialect
 
 pytestmark = pytest.mark.req("N25")
 Kind = Literal["openai", "anthropic"]
@@ -44,7 +44,7 @@ class Asking:
     texts: list[str] = field(default_factory=list)
 
     async def __call__(self, *, credential: OutboundCredential | None = None, **request: Any) -> Reply:
-        described = self.local.described(self.kind, prices={"local-model": {"input": 1, "output": 2}})
+        described = self.local.config(self.kind, prices={"local-model": {"input": 1, "output": 2}})
         fields = {"messages": [USER], "stream": self.stream, "seconds": 30.0, **request}
         return await ask(
             Providers({"local": described})["local"],
@@ -77,14 +77,14 @@ async def refused(asked: Asking, **request: Any) -> ModelError:
 @BOTH
 @STREAMED
 async def test_a_model_answers_with_text(kind: Kind, stream: bool) -> None:
-    async with asking(lambda asked: Said("Yes, it is on the shelf."), kind, stream) as asked:
+    async with asking(lambda request: LocalReply("Yes, it is on the shelf."), kind, stream) as asked:
         reply = await asked(system="Be brief.", max_tokens=100, temperature=0.5)
 
         assert (reply.text, reply.answers, reply.answer) == (reply.text, True, "Yes, it is on the shelf.")
         assert (reply.input_tokens, reply.output_tokens) == (3, 6)
         assert reply.cost == pytest.approx(15e-6)
         assert "".join(asked.texts) == ("Yes, it is on the shelf." if stream else "")
-        (request,) = asked.local.asked
+        (request,) = asked.local.requests
         assert (request.system, request.model, request.stream) == ("Be brief.", "local-model", stream)
         assert request.body["temperature"] == 0.5
         assert 100 in (request.body.get("max_tokens"), request.body.get("max_completion_tokens"))
@@ -94,7 +94,7 @@ async def test_a_model_answers_with_text(kind: Kind, stream: bool) -> None:
 @STREAMED
 async def test_calls_of_tools_are_checked(kind: Kind, stream: bool) -> None:
     calls = [("look", {"id": 7}), ("look", {"id": "x"}), ("find", {}), ("look", "{broken")]
-    async with asking(lambda asked: Said("One moment.", calls=calls), kind, stream) as asked:
+    async with asking(lambda request: LocalReply("One moment.", calls=calls), kind, stream) as asked:
         if kind == "anthropic" and not stream:
             calls.pop()  # a whole answer has its input as JSON
 
@@ -115,7 +115,7 @@ async def test_a_turn_has_a_bounded_number_of_calls_with_ids_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_Dialect, "id_of", lambda self, number: "same")
-    async with asking(lambda asked: Said(calls=[("look", {"id": 1})] * 34)) as asked:
+    async with asking(lambda request: LocalReply(calls=[("look", {"id": 1})] * 34)) as asked:
         reply = await asked(tools=[TOOL])
 
         assert [bool(call.fault) for call in reply.calls] == [False] * 32 + [True] * 2
@@ -126,7 +126,7 @@ async def test_a_turn_has_a_bounded_number_of_calls_with_ids_of_their_own(
 @STREAMED
 async def test_a_structured_answer_is_checked(kind: Kind, stream: bool) -> None:
     answers: list[Any] = [{"ok": True}, {"ok": "yes"}]
-    script = lambda asked: Said(calls=[("answer", answers.pop(0))])  # noqa: E731
+    script = lambda request: LocalReply(calls=[("answer", answers.pop(0))])  # noqa: E731
     async with asking(script, kind, stream) as asked:
         good = await asked(schema=SCHEMA)
         bad = await asked(schema=SCHEMA)
@@ -148,7 +148,7 @@ async def test_a_structured_answer_is_checked(kind: Kind, stream: bool) -> None:
     ],
 )
 async def test_an_answer_may_have_any_type(schema: Any, given: Any, answer: Any) -> None:
-    async with asking(lambda asked: Said(calls=[("answer", given)])) as asked:
+    async with asking(lambda request: LocalReply(calls=[("answer", given)])) as asked:
         assert (await asked(schema=schema)).answer == answer
 
 
@@ -157,7 +157,7 @@ async def test_an_answer_may_have_any_type(schema: Any, given: Any, answer: Any)
     [('{"ok": true}', {"ok": True}), ('```json\n{"ok": false}\n```', {"ok": False}), ("Sure!", None)],
 )
 async def test_a_model_that_writes_its_answer_as_text_is_understood(text: str, answer: Any) -> None:
-    async with asking(lambda asked: Said(text)) as asked:
+    async with asking(lambda request: LocalReply(text)) as asked:
         reply = await asked(schema=SCHEMA)
 
         assert reply.answer == answer
@@ -184,10 +184,10 @@ async def test_earlier_turns_and_results_are_sent(kind: Kind) -> None:
             ],
         },
     ]
-    async with asking(lambda asked: Said("It is."), kind) as asked:
+    async with asking(lambda request: LocalReply("It is."), kind) as asked:
         await asked(messages=talk, tools=[TOOL])
 
-        (request,) = asked.local.asked
+        (request,) = asked.local.requests
         assert request.turn == 1
         assert request.results[0].replace(" ", "") == '{"found":true}'
         assert "NOT_THERE" in request.results[1]
@@ -198,59 +198,61 @@ async def test_earlier_turns_and_results_are_sent(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("said", "code", "kind_of_error"),
     [
-        (Said("no", status=401), "AI_CREDENTIAL", "config"),
-        (Said("no", status=403), "AI_CREDENTIAL", "config"),
-        (Said("no", status=404), "AI_MODEL", "config"),
-        (Said("too long", status=400), "AI_REQUEST", "permanent"),
-        (Said("too long", status=413), "AI_REQUEST", "permanent"),
-        (Said("no money", status=402), "AI_QUOTA", "permanent"),
-        (Said("slower", status=429), "AI_RATE_LIMIT", "retried"),
-        (Said("oops", status=500), "AI_UNAVAILABLE", "retried"),
-        (Said("busy", status=503), "AI_UNAVAILABLE", "retried"),
-        (Said("overloaded", status=529), "AI_UNAVAILABLE", "retried"),
-        (Said("a text that is cut off in its middle", cut=True), "AI_UNAVAILABLE", "retried"),
-        (Said("I must not.", stop="refusal"), "AI_REFUSED", "permanent"),
-        (Said("A very long", stop="length"), "AI_TRUNCATED", "permanent"),
-        (Said(""), "AI_RESPONSE", "retried"),
+        (LocalReply("no", status=401), "AI_CREDENTIAL", "config"),
+        (LocalReply("no", status=403), "AI_CREDENTIAL", "config"),
+        (LocalReply("no", status=404), "AI_MODEL", "config"),
+        (LocalReply("too long", status=400), "AI_REQUEST", "permanent"),
+        (LocalReply("too long", status=413), "AI_REQUEST", "permanent"),
+        (LocalReply("no money", status=402), "AI_QUOTA", "permanent"),
+        (LocalReply("slower", status=429), "AI_RATE_LIMIT", "retried"),
+        (LocalReply("oops", status=500), "AI_UNAVAILABLE", "retried"),
+        (LocalReply("busy", status=503), "AI_UNAVAILABLE", "retried"),
+        (LocalReply("overloaded", status=529), "AI_UNAVAILABLE", "retried"),
+        (LocalReply("a text that is cut off in its middle", cut=True), "AI_UNAVAILABLE", "retried"),
+        (LocalReply("I must not.", stop="refusal"), "AI_REFUSED", "permanent"),
+        (LocalReply("A very long", stop="length"), "AI_TRUNCATED", "permanent"),
+        (LocalReply(""), "AI_RESPONSE", "retried"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_what_went_wrong_has_a_code(
-    kind: Kind, stream: bool, said: Said, code: str, kind_of_error: str
+    kind: Kind, stream: bool, said: LocalReply, code: str, kind_of_error: str
 ) -> None:
-    async with asking(lambda asked: said, kind, stream) as asked:
+    async with asking(lambda request: said, kind, stream) as asked:
         error = await refused(asked)
 
         assert error.code == code, error
         assert error.config is (kind_of_error == "config")
         assert error.permanent is (kind_of_error != "retried")
-        assert len(asked.local.asked) == 1, "the library tried again by itself"
+        assert len(asked.local.requests) == 1, "the library tried again by itself"
         paid = code in ("AI_REFUSED", "AI_TRUNCATED", "AI_RESPONSE")
         assert (error.input_tokens > 0) is paid
 
 
 @BOTH
 async def test_the_provider_says_when_to_try_again(kind: Kind) -> None:
-    async with asking(lambda asked: Said("slower", status=429, headers={"Retry-After": "7"}), kind) as asked:
+    async with asking(
+        lambda request: LocalReply("slower", status=429, headers={"Retry-After": "7"}), kind
+    ) as asked:
         assert (await refused(asked)).retry_after == 7
 
 
 async def test_an_account_without_credit_is_not_a_rate() -> None:
-    async with asking(lambda asked: Said("no", status=429, code="insufficient_quota")) as asked:
+    async with asking(lambda request: LocalReply("no", status=429, code="insufficient_quota")) as asked:
         assert (await refused(asked)).code == "AI_QUOTA"
 
 
 @STREAMED
 async def test_a_request_has_one_deadline_for_the_whole_answer(stream: bool) -> None:
-    said = Said("a text in some parts, each of which comes in time", pause=0.2 if stream else 30.0)
-    async with asking(lambda asked: said, "openai", stream) as asked:
+    said = LocalReply("a text in some parts, each of which comes in time", pause=0.2 if stream else 30.0)
+    async with asking(lambda request: said, "openai", stream) as asked:
         error = await refused(asked, seconds=0.5)
 
         assert (error.code, error.permanent) == ("AI_TIMEOUT", False)
 
 
 async def test_nothing_listens() -> None:
-    async with LocalProvider(lambda asked: Said("x")) as local:
+    async with LocalProvider(lambda request: LocalReply("x")) as local:
         port, rules = local.port, local.rules
     http = OutboundClient(rules)
     provider = Providers({"l": {"kind": "openai", "base_url": f"http://127.0.0.1:{port}/v1", "model": "m"}})[
@@ -273,7 +275,7 @@ async def test_nothing_listens() -> None:
 
 
 async def test_a_private_address_needs_the_operators_permission() -> None:
-    async with LocalProvider(lambda asked: Said("x")) as local:
+    async with LocalProvider(lambda request: LocalReply("x")) as local:
         http = OutboundClient()  # nothing is allowed
         with pytest.raises(ModelError) as refusal:
             await ask(
@@ -289,7 +291,7 @@ async def test_a_private_address_needs_the_operators_permission() -> None:
         await http.close()
 
         assert (refusal.value.code, refusal.value.config) == ("SSRF_BLOCKED", True)
-        assert local.asked == []
+        assert local.requests == []
 
 
 @BOTH
@@ -302,7 +304,7 @@ async def test_only_our_credential_is_sent_and_only_where_it_belongs(
     header = "x-api-key" if kind == "anthropic" else "authorization"
     value = "the-key" if kind == "anthropic" else "Bearer the-key"
     here: Callable[[str, str, int], bool] = lambda scheme, host, port: host == "127.0.0.1"  # noqa: E731
-    async with asking(lambda asked: Said("x"), kind, key="the-key") as asked:
+    async with asking(lambda request: LocalReply("x"), kind, key="the-key") as asked:
         reply = await asked(credential=OutboundCredential("key", header, value, here))
         assert reply.answer == "x"
 
@@ -310,12 +312,12 @@ async def test_only_our_credential_is_sent_and_only_where_it_belongs(
         assert (await refused(asked, credential=nowhere)).code == "SECRET_HOST"
 
         assert (await refused(asked)).code == "AI_CREDENTIAL"  # that of the environment was not sent
-        assert [one.key for one in asked.local.asked] == ["the-key"]
+        assert [one.key for one in asked.local.requests] == ["the-key"]
 
 
 async def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
-    async with asking(lambda asked: Said("x")) as asked:
+    async with asking(lambda request: LocalReply("x")) as asked:
         error = await refused(asked)
 
         assert (error.code, error.config, error.hint) == (
@@ -330,7 +332,7 @@ async def test_the_library_is_loaded_beside_the_loop() -> None:
 import asyncio, sys
 from stepwell import Engine, workflow, Context
 import stepwell.handlers.ai
-from stepwell.providers.client import _loaded
+from stepwell.providers.client import _load_library
 
 @workflow
 async def nothing(ctx: Context) -> None: ...
@@ -347,7 +349,7 @@ async def main():
                 await asyncio.sleep(0.01)
         beside = asyncio.create_task(tick())
         await asyncio.sleep(0)
-        await _loaded()
+        await _load_library()
         beside.cancel()
         assert "pydantic_ai" in sys.modules
         print(len(ticks), max(b - a for a, b in zip(ticks, ticks[1:])))

@@ -53,7 +53,7 @@ class ModelAnswer(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A step or workflow that a model may call, with what the model hears of it.
+    """A step or workflow that a model may call, with what the model learns of it.
 
     `Tool(run=find_order)` is the same as the step `find_order` alone.
     """
@@ -79,7 +79,7 @@ async def ask_model(
     max_tokens: int | None = None,
     temperature: float | None = None,
     stream: bool = True,
-    tell_errors: bool = True,
+    report_errors: bool = True,
     timeout: Duration = REQUEST_SECONDS,
     retry: Retry = RETRY,
 ) -> ModelAnswer[T]: ...
@@ -97,7 +97,7 @@ async def ask_model(
     max_tokens: int | None = None,
     temperature: float | None = None,
     stream: bool = True,
-    tell_errors: bool = True,
+    report_errors: bool = True,
     timeout: Duration = REQUEST_SECONDS,
     retry: Retry = RETRY,
 ) -> ModelAnswer[str]: ...
@@ -107,39 +107,39 @@ async def ask_model(ctx: Context, prompt: Messages, **options: Any) -> ModelAnsw
     `prompt` is the message of the user, or a list of messages with `role` and `content`. `tools` are steps,
     workflows and `Tool`s. Each request and each call of a tool is a recorded step; several calls of one turn
     run at once. With `output` the answer is of that type. `timeout` and `retry` are those of one request.
-    `tell_errors=False` lets the failure of a tool fail the caller, instead of the model hearing of it.
+    `report_errors=False` lets a failed tool fail the caller, instead of reporting it to the model.
     """
-    asked = _Asked(prompt, **options)
+    chat = _Chat(prompt, **options)
     after: Next | None = None
     while not isinstance(after, Answered):
         if isinstance(after, CallTools):
-            calls = [asked.calling(call) for call in after.calls]
+            calls = [chat.pending(call) for call in after.calls]
             if len(calls) == 1:
-                results = [await _called(ctx, calls[0], asked)]
+                results = [await _call_tool(ctx, calls[0], chat)]
             else:
-                results = await ctx.all(*[_called(ctx, call, asked) for call in calls])
-            asked.conversation.take_results(results)
-        after = asked.take(await ctx.step(asked.step, asked.request()))
-    return asked.answer(after)
+                results = await ctx.all(*[_call_tool(ctx, call, chat) for call in calls])
+            chat.conversation.take_results(results)
+        after = chat.take(await ctx.step(chat.step, chat.request()))
+    return chat.answer(after)
 
 
 def ask_model_sync(ctx: SyncContext, prompt: Messages, **options: Any) -> ModelAnswer[Any]:
     """The same for a plain function; its tools run one after the other. Options are those of `ask_model`."""
-    asked = _Asked(prompt, **options)
+    chat = _Chat(prompt, **options)
     after: Next | None = None
     while not isinstance(after, Answered):
         if isinstance(after, CallTools):
-            asked.conversation.take_results(
-                [_called_sync(ctx, asked.calling(call), asked) for call in after.calls]
+            chat.conversation.take_results(
+                [_call_tool_sync(ctx, chat.pending(call), chat) for call in after.calls]
             )
-        after = asked.take(ctx.step(asked.step, asked.request()))
-    return asked.answer(after)
+        after = chat.take(ctx.step(chat.step, chat.request()))
+    return chat.answer(after)
 
 
-class _Calling:
+class _PendingCall:
     """One call of a tool, ready to be made."""
 
-    def __init__(self, tool: _Offered, call: ToolCall) -> None:
+    def __init__(self, tool: _OfferedTool, call: ToolCall) -> None:
         self.tool = tool
         self.call = call
 
@@ -151,31 +151,31 @@ class _Calling:
         return ToolResult(self.call, f"{code}: {error.cause_message or error.message}", failed=True)
 
 
-async def _called(ctx: Context, calling: _Calling, asked: _Asked) -> ToolResult:
-    tool, input = calling.tool, calling.call.input
+async def _call_tool(ctx: Context, pending: _PendingCall, chat: _Chat) -> ToolResult:
+    tool, input = pending.tool, pending.call.input
     try:
         if tool.workflow is not None:
-            return calling.result(await ctx.run(tool.workflow, input))
-        return calling.result(await ctx.step(tool.step, **tool.arguments(input)))
+            return pending.result(await ctx.run(tool.workflow, input))
+        return pending.result(await ctx.step(tool.step, **tool.arguments(input)))
     except StepError as error:
-        if not asked.tells:
+        if not chat.reports_errors:
             raise
-        return calling.failure(error)
+        return pending.failure(error)
 
 
-def _called_sync(ctx: SyncContext, calling: _Calling, asked: _Asked) -> ToolResult:
-    tool, input = calling.tool, calling.call.input
+def _call_tool_sync(ctx: SyncContext, pending: _PendingCall, chat: _Chat) -> ToolResult:
+    tool, input = pending.tool, pending.call.input
     try:
         if tool.workflow is not None:
-            return calling.result(ctx.run(tool.workflow, input))
-        return calling.result(ctx.step(tool.step, **tool.arguments(input)))
+            return pending.result(ctx.run(tool.workflow, input))
+        return pending.result(ctx.step(tool.step, **tool.arguments(input)))
     except StepError as error:
-        if not asked.tells:
+        if not chat.reports_errors:
             raise
-        return calling.failure(error)
+        return pending.failure(error)
 
 
-class _Offered:
+class _OfferedTool:
     """A tool as the model knows it, and as it is called."""
 
     def __init__(self, given: Any) -> None:
@@ -216,8 +216,8 @@ class _Offered:
         return msgspec.json.decode(codec.encode(value))
 
 
-class _Asked:
-    """A conversation in workflow code: what is asked, and what it came to."""
+class _Chat:
+    """A conversation in workflow code: what is asked, and what comes of it."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class _Asked:
         max_tokens: int | None = None,
         temperature: float | None = None,
         stream: bool = True,
-        tell_errors: bool = True,
+        report_errors: bool = True,
         timeout: Duration = REQUEST_SECONDS,
         retry: Retry = RETRY,
     ) -> None:
@@ -244,7 +244,7 @@ class _Asked:
             raise InvalidInput(fault, hint="give text, or a list that ends with a message of the user")
         self._codec = None if output is None else codec_for(output)
         schema = None if self._codec is None else self._codec.schema()
-        offered = [_Offered(tool) for tool in tools]
+        offered = [_OfferedTool(tool) for tool in tools]
         self._tools = {tool.name: tool for tool in offered}
         if len(self._tools) < len(offered):
             raise InvalidDefinition("two tools have the same name", hint="give Tool(run=..., name=...)")
@@ -260,7 +260,7 @@ class _Asked:
             "stream": stream,
             "seconds": limit,
         }
-        self.tells = tell_errors
+        self.reports_errors = report_errors
         self.step: Any = Step(model_step(retry=retry, seconds=limit))
         self.conversation = Conversation(
             turns_max=whole_number(max_turns, "max_turns", 1, TURNS_MAX, wrong=InvalidInput),
@@ -280,8 +280,8 @@ class _Asked:
             raise error
         return after
 
-    def calling(self, call: ToolCall) -> _Calling:
-        return _Calling(self._tools[call.name], call)
+    def pending(self, call: ToolCall) -> _PendingCall:
+        return _PendingCall(self._tools[call.name], call)
 
     def answer(self, after: Answered) -> ModelAnswer[Any]:
         talk, value = self.conversation, after.value

@@ -44,7 +44,7 @@ async def ask(
     """Return the model's reply; ModelError if there is none. `on_text` gets its text as it comes."""
     name = provider.model_for(request.model)
     answer_tool = AnswerTool(request.schema) if request.schema is not None else None
-    await _loaded()
+    await _load_library()
     import httpx2
 
     from stepwell.providers.transport import OutboundTransport
@@ -55,18 +55,18 @@ async def ask(
     try:
         parameters = _parameters(request.tools, answer_tool)
         async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None) as client:
-            response = await _asked(_model(provider, name, client), request, parameters, on_text)
+            response = await _request_reply(_model(provider, name, client), request, parameters, on_text)
     except StepwellError:
         raise
     except Exception as error:
-        raise _translated(error, transport, name) from None
-    return _checked(response, provider, name, request, answer_tool)
+        raise _model_error(error, transport, name) from None
+    return _reply_of(response, provider, name, request, answer_tool)
 
 
-async def _loaded() -> None:
+async def _load_library() -> None:
     """Import the library beside the loop: it takes seconds, and heartbeats must go on."""
     try:
-        await asyncio.to_thread(_load)
+        await asyncio.to_thread(_import_library)
     except ImportError as error:
         raise ModelError(
             "AI_NOT_INSTALLED",
@@ -76,7 +76,7 @@ async def _loaded() -> None:
         ) from None
 
 
-def _load() -> None:
+def _import_library() -> None:
     for module in ("pydantic_ai.direct", "pydantic_ai.models.openai", "pydantic_ai.models.anthropic"):
         import_module(module)
     from genai_prices.data_snapshot import get_snapshot
@@ -84,7 +84,7 @@ def _load() -> None:
     get_snapshot()  # the library reads it when a model is made
 
 
-async def _asked(
+async def _request_reply(
     model: Model[Any], request: ModelRequest, parameters: ModelRequestParameters, on_text: OnText
 ) -> ModelResponse:
     from pydantic_ai import direct
@@ -103,12 +103,12 @@ async def _asked(
     async with direct.model_request_stream(
         model, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
     ) as stream:
-        async for text in _texts(stream):
+        async for text in _text_deltas(stream):
             on_text(text)
         return stream.get()
 
 
-async def _texts(stream: Any) -> AsyncIterator[str]:
+async def _text_deltas(stream: Any) -> AsyncIterator[str]:
     from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 
     async for event in stream:
@@ -181,7 +181,7 @@ def _messages(request: ModelRequest) -> list[ModelMessage]:
             results = [
                 theirs.ToolReturnPart(
                     tool_name=result["name"],
-                    content=_told(result["content"]),
+                    content=_as_text(result["content"]),
                     tool_call_id=result["id"],
                     outcome="failed" if result.get("failed") else "success",
                 )
@@ -196,14 +196,14 @@ def _messages(request: ModelRequest) -> list[ModelMessage]:
     return messages
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else PLAIN.encode(value).decode()
 
 
 # Replies
 
 
-def _checked(
+def _reply_of(
     response: ModelResponse,
     provider: Provider,
     name: str,
@@ -215,10 +215,10 @@ def _checked(
     from pydantic_ai.messages import ToolCallPart as TheirCall
 
     text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-    asked = [part for part in response.parts if isinstance(part, TheirCall)]
-    calls = _numbered([_call(part, request.tools) for part in asked])
+    parts = [part for part in response.parts if isinstance(part, TheirCall)]
+    calls = _with_own_ids([_call(part, request.tools) for part in parts])
     used = response.usage
-    failure = _unusable(response, text, bool(calls))
+    failure = _unusable_reply(response, text, bool(calls))
     if failure is not None:
         failure.input_tokens, failure.output_tokens = used.input_tokens, used.output_tokens
         raise failure
@@ -233,7 +233,7 @@ def _checked(
     return _with_answer(reply, answer_tool)
 
 
-def _unusable(response: ModelResponse, text: str, calls: bool) -> ModelError | None:
+def _unusable_reply(response: ModelResponse, text: str, calls: bool) -> ModelError | None:
     if response.finish_reason == "content_filter":
         why = str((response.provider_details or {}).get("refusal") or text)
         return ModelError(
@@ -264,11 +264,11 @@ def _call(part: Any, tools: Sequence[ToolOffer]) -> ToolCall:
     if tool is None and part.tool_name != ANSWER:
         fault = f"there is no tool {part.tool_name}; there are: {', '.join(one.name for one in tools)}"
     elif tool is not None:
-        fault = _fault(tool.input, input)
+        fault = _schema_fault(tool.input, input)
     return ToolCall(id=part.tool_call_id, name=part.tool_name, input=input, fault=fault)
 
 
-def _numbered(calls: list[ToolCall]) -> list[ToolCall]:
+def _with_own_ids(calls: list[ToolCall]) -> list[ToolCall]:
     """The calls with ids of their own, and no more than a turn may have."""
     ids: set[str] = set()
     numbered = []
@@ -280,7 +280,7 @@ def _numbered(calls: list[ToolCall]) -> list[ToolCall]:
     return numbered
 
 
-def _fault(schema: Mapping[str, Any], value: Any) -> str:
+def _schema_fault(schema: Mapping[str, Any], value: Any) -> str:
     try:
         Schema(dict(schema)).check(value)
     except InvalidInput as error:
@@ -309,22 +309,24 @@ def _with_answer(reply: Reply, tool: AnswerTool | None) -> Reply:
 # Failures
 
 
-def _translated(error: Exception, transport: OutboundTransport, name: str) -> ModelError:
+def _model_error(error: Exception, transport: OutboundTransport, name: str) -> ModelError:
     """What the library raised, in our words."""
     if transport.failure is not None:
-        return _not_sent(transport.failure)
+        return _transport_error(transport.failure)
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
     if isinstance(error, ModelHTTPError):
-        return _of_status(error, name)
+        return _status_error(error, name)
     if isinstance(error, ModelAPIError):
         return ModelError(
-            "AI_UNAVAILABLE", f"the provider failed: {_words(error)}", retry_after=error.retry_after
+            "AI_UNAVAILABLE", f"the provider failed: {_excerpt_of(error)}", retry_after=error.retry_after
         )
-    return ModelError("AI_RESPONSE", f"the reply cannot be read: {type(error).__name__}: {_words(error)}")
+    return ModelError(
+        "AI_RESPONSE", f"the reply cannot be read: {type(error).__name__}: {_excerpt_of(error)}"
+    )
 
 
-def _not_sent(failure: OutboundError) -> ModelError:
+def _transport_error(failure: OutboundError) -> ModelError:
     if isinstance(failure, OutboundRefused):
         return ModelError(failure.code, failure.message, hint=failure.hint, config=True)
     if failure.code == "HTTP_TIMEOUT":
@@ -332,8 +334,8 @@ def _not_sent(failure: OutboundError) -> ModelError:
     return ModelError("AI_UNAVAILABLE", failure.message, hint=failure.hint, permanent=failure.permanent)
 
 
-def _of_status(error: Any, name: str) -> ModelError:
-    status, words = error.status_code, _words(error)
+def _status_error(error: Any, name: str) -> ModelError:
+    status, words = error.status_code, _excerpt_of(error)
     if status in (401, 403):
         return ModelError(
             "AI_CREDENTIAL",
@@ -371,7 +373,7 @@ def _of_status(error: Any, name: str) -> ModelError:
     )
 
 
-def _words(error: Any) -> str:
+def _excerpt_of(error: Any) -> str:
     """What the provider said, short enough for a screen."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):

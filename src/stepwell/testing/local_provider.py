@@ -1,15 +1,15 @@
 """LocalProvider: a provider of models on this machine, for tests and examples without an account.
 
 It speaks the protocols of OpenAI (chat completions) and Anthropic (messages) over real HTTP, streamed or not.
-A script decides what the model says: a function of what it was asked.
+A script, a function of the request, decides what the model replies.
 
-    def script(asked: Asked) -> Said:
-        if asked.turn == 0:
-            return Said(calls=[("find_order", {"id": 7})])
-        return Said("It is on its way.")
+    def script(request: LocalRequest) -> LocalReply:
+        if request.turn == 0:
+            return LocalReply(calls=[("find_order", {"id": 7})])
+        return LocalReply("It is on its way.")
 
     async with LocalProvider(script) as provider:
-        engine = Engine(..., outbound=provider.rules, providers={"local": provider.described("openai")})
+        engine = Engine(..., outbound=provider.rules, providers={"local": provider.config("openai")})
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECE = 12  # characters of text in one event of a stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LocalRequest:
     """One request, in the same form for both protocols."""
 
     protocol: Protocol
@@ -55,8 +55,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What the model says. With a `status` other than 200 the text is the message of an error."""
+class LocalReply:
+    """What the model replies. With a `status` other than 200 the text is the message of an error."""
 
     text: str = ""
     calls: Sequence[tuple[str, Any]] = ()  # tools and their input
@@ -70,13 +70,13 @@ class Said:
     output_tokens: int | None = None
 
 
-Script = Callable[[Asked], Said]
+Script = Callable[[LocalRequest], LocalReply]
 
 
 class LocalProvider:
     def __init__(self, script: Script, *, key: str = "", port: int = 0) -> None:
         self.script = script
-        self.asked: list[Asked] = []
+        self.requests: list[LocalRequest] = []
         self._key = key  # that callers must send; '': any
         self._port = port
         self._server: asyncio.Server | None = None
@@ -104,8 +104,8 @@ class LocalProvider:
         """What an engine must be allowed to reach it."""
         return OutboundRules.of(["127.0.0.1"], [self._port])
 
-    def described(self, kind: Protocol = "openai", **more: Any) -> dict[str, Any]:
-        """How an engine finds it: `Engine(providers={"local": provider.described()})`."""
+    def config(self, kind: Protocol = "openai", **more: Any) -> dict[str, Any]:
+        """How an engine finds it: `Engine(providers={"local": provider.config()})`."""
         path = "/v1" if kind == "openai" else ""
         address = f"http://127.0.0.1:{self._port}{path}"
         return {"kind": kind, "base_url": address, "model": MODEL, **more}
@@ -134,43 +134,45 @@ class LocalProvider:
         """Answer one request; False if the connection is over."""
         protocol = _PATHS.get(path.partition("?")[0])
         if protocol is None:
-            return await _send(writer, Said(f"no such path: {path}", status=404), _error("openai", "", ""))
+            return await _send(
+                writer, LocalReply(f"no such path: {path}", status=404), _error("openai", "", "")
+            )
         key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
         if self._key and key != self._key:
-            said = Said(status=401)
-            return await _send(writer, said, _error(protocol, "invalid key", "invalid_api_key"))
-        asked = _asked(protocol, json.loads(data), key, headers.get("idempotency-key", ""))
-        self.asked.append(asked)
-        said = self.script(asked)
-        if said.status != 200:
-            return await _send(writer, said, _error(protocol, said.text, said.code))
-        dialect = _OpenAI(asked, said) if protocol == "openai" else _Anthropic(asked, said)
-        if not asked.stream:
-            return await _send(writer, said, dialect.whole())
-        return await _stream(writer, said, dialect.parts())
+            reply = LocalReply(status=401)
+            return await _send(writer, reply, _error(protocol, "invalid key", "invalid_api_key"))
+        request = _received(protocol, json.loads(data), key, headers.get("idempotency-key", ""))
+        self.requests.append(request)
+        reply = self.script(request)
+        if reply.status != 200:
+            return await _send(writer, reply, _error(protocol, reply.text, reply.code))
+        dialect = _OpenAI(request, reply) if protocol == "openai" else _Anthropic(request, reply)
+        if not request.stream:
+            return await _send(writer, reply, dialect.whole())
+        return await _stream(writer, reply, dialect.parts())
 
 
-async def _send(writer: asyncio.StreamWriter, said: Said, body: dict[str, Any]) -> bool:
+async def _send(writer: asyncio.StreamWriter, reply: LocalReply, body: dict[str, Any]) -> bool:
     data = json.dumps(body).encode()
-    head = [f"HTTP/1.1 {said.status} {said.status}", "content-type: application/json"]
-    head += [f"{name}: {value}" for name, value in said.headers.items()]
+    head = [f"HTTP/1.1 {reply.status} {reply.status}", "content-type: application/json"]
+    head += [f"{name}: {value}" for name, value in reply.headers.items()]
     head.append(f"content-length: {len(data)}")
-    await asyncio.sleep(said.pause)
-    writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + (data[: len(data) // 2] if said.cut else data))
+    await asyncio.sleep(reply.pause)
+    writer.write("\r\n".join(head).encode() + b"\r\n\r\n" + (data[: len(data) // 2] if reply.cut else data))
     await writer.drain()
-    return not said.cut
+    return not reply.cut
 
 
-async def _stream(writer: asyncio.StreamWriter, said: Said, parts: list[str]) -> bool:
+async def _stream(writer: asyncio.StreamWriter, reply: LocalReply, parts: list[str]) -> bool:
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-    if said.cut:
+    if reply.cut:
         parts = parts[: max(1, len(parts) // 2)]
     for part in parts:
-        await asyncio.sleep(said.pause)
+        await asyncio.sleep(reply.pause)
         data = part.encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         await writer.drain()
-    if said.cut:
+    if reply.cut:
         return False
     writer.write(b"0\r\n\r\n")
     await writer.drain()
@@ -180,7 +182,7 @@ async def _stream(writer: asyncio.StreamWriter, said: Said, parts: list[str]) ->
 # What both protocols say
 
 
-def _asked(protocol: Protocol, body: dict[str, Any], key: str, idempotency_key: str) -> Asked:
+def _received(protocol: Protocol, body: dict[str, Any], key: str, idempotency_key: str) -> LocalRequest:
     system = _text(body.get("system", ""))
     messages: list[dict[str, Any]] = []
     for message in body["messages"]:
@@ -196,7 +198,7 @@ def _asked(protocol: Protocol, body: dict[str, Any], key: str, idempotency_key: 
         else:
             messages.append({"role": role, "content": _text(content)})
     tools = [tool.get("function", tool)["name"] for tool in body.get("tools", [])]
-    return Asked(
+    return LocalRequest(
         protocol=protocol,
         model=body["model"],
         system=system,
@@ -226,27 +228,27 @@ def _error(protocol: Protocol, message: str, code: str) -> dict[str, Any]:
 
 
 class _Dialect:
-    def __init__(self, asked: Asked, said: Said) -> None:
-        self.asked = asked
-        self.said = said
-        words = sum(len(message["content"].split()) for message in asked.messages)
-        self.input_tokens = words if said.input_tokens is None else said.input_tokens
-        written = len(said.text.split()) + len(said.calls)
-        self.output_tokens = written if said.output_tokens is None else said.output_tokens
+    def __init__(self, request: LocalRequest, reply: LocalReply) -> None:
+        self.request = request
+        self.reply = reply
+        words = sum(len(message["content"].split()) for message in request.messages)
+        self.input_tokens = words if reply.input_tokens is None else reply.input_tokens
+        written = len(reply.text.split()) + len(reply.calls)
+        self.output_tokens = written if reply.output_tokens is None else reply.output_tokens
 
     @property
     def pieces(self) -> list[str]:
-        text = self.said.text
+        text = self.reply.text
         return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
 
     def id_of(self, number: int) -> str:
-        return f"call_{self.asked.turn}_{number}"
+        return f"call_{self.request.turn}_{number}"
 
 
 class _OpenAI(_Dialect):
     @property
     def _finish(self) -> str:
-        return "length" if self.said.stop == "length" else "tool_calls" if self.said.calls else "stop"
+        return "length" if self.reply.stop == "length" else "tool_calls" if self.reply.calls else "stop"
 
     @property
     def _usage(self) -> dict[str, int]:
@@ -267,26 +269,26 @@ class _OpenAI(_Dialect):
                     "arguments": input if isinstance(input, str) else json.dumps(input),
                 },
             }
-            for number, (name, input) in enumerate(self.said.calls)
+            for number, (name, input) in enumerate(self.reply.calls)
         ]
 
     def _envelope(self, kind: str) -> dict[str, Any]:
-        return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": self.asked.model}
+        return {"id": "chatcmpl-1", "object": kind, "created": 1, "model": self.request.model}
 
     def whole(self) -> dict[str, Any]:
-        refused = self.said.stop == "refusal"
+        refused = self.reply.stop == "refusal"
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": None if refused else self.said.text or None,
-            "refusal": self.said.text if refused else None,
+            "content": None if refused else self.reply.text or None,
+            "refusal": self.reply.text if refused else None,
         }
-        if self.said.calls:
+        if self.reply.calls:
             message["tool_calls"] = self._calls()
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
         return {**self._envelope("chat.completion"), "choices": [choice], "usage": self._usage}
 
     def parts(self) -> list[str]:
-        word = "refusal" if self.said.stop == "refusal" else "content"
+        word = "refusal" if self.reply.stop == "refusal" else "content"
         deltas: list[dict[str, Any]] = [{"role": "assistant"}, *({word: piece} for piece in self.pieces)]
         for number, call in enumerate(self._calls()):
             function = call["function"]
@@ -307,17 +309,17 @@ class _OpenAI(_Dialect):
 class _Anthropic(_Dialect):
     @property
     def _stop(self) -> str:
-        named = {"length": "max_tokens", "refusal": "refusal"}.get(self.said.stop)
-        return named or ("tool_use" if self.said.calls else "end_turn")
+        named = {"length": "max_tokens", "refusal": "refusal"}.get(self.reply.stop)
+        return named or ("tool_use" if self.reply.calls else "end_turn")
 
     def _envelope(self) -> dict[str, Any]:
-        return {"id": "msg_1", "type": "message", "role": "assistant", "model": self.asked.model}
+        return {"id": "msg_1", "type": "message", "role": "assistant", "model": self.request.model}
 
     def _blocks(self) -> list[dict[str, Any]]:
-        text = [{"type": "text", "text": self.said.text}] if self.said.text else []
+        text = [{"type": "text", "text": self.reply.text}] if self.reply.text else []
         return text + [
             {"type": "tool_use", "id": self.id_of(number), "name": name, "input": input}
-            for number, (name, input) in enumerate(self.said.calls)
+            for number, (name, input) in enumerate(self.reply.calls)
         ]
 
     def whole(self) -> dict[str, Any]:
