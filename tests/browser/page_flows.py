@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from stepwell import Context, GraphBuilder, Machine, step, transition, workflow
+from stepwell import Context, GraphBuilder, Machine, SourceEvent, source, step, transition, workflow
 
 
 @dataclass
@@ -52,6 +52,18 @@ async def ticking(ctx: Context, ticks: int) -> int:
     for number in range(ticks):
         await ctx.step(tick, number)
     return ticks
+
+
+@workflow
+async def broken(ctx: Context, order: str) -> None:
+    raise ValueError(f"order {order} is broken")
+
+
+@source(every="1s")
+async def mailbox(config: dict[str, str], cursor: int | None) -> list[SourceEvent]:
+    if "folder" not in config:
+        raise ValueError("no folder is configured")
+    return [SourceEvent("m1", 1, cursor=1)] if cursor is None else []
 
 
 @dataclass

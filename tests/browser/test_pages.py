@@ -21,7 +21,10 @@ from tools.local_server import LocalServer, until
 
 FLOWS = Path(__file__).with_name("page_flows.py")
 PATIENCE = 20_000  # milliseconds: other tests may run beside
-MAIN = ("/runs", "/workflows", "/approvals", "/schedules", "/webhooks", "/workers", "/settings/keys")
+MAIN = (
+    *("/runs", "/workflows", "/approvals", "/schedules", "/webhooks", "/triggers", "/workers", "/alerts"),
+    *("/records", "/settings/keys"),
+)
 SETTINGS = ("general", "keys", "secrets", "limits", "appearance", "retention", "audit", "about")
 
 pytestmark = pytest.mark.slow
@@ -436,6 +439,147 @@ def test_a_secret_is_set_and_a_webhook_with_it_starts_a_run(contexts: Any, place
     expect(page.get_by_role("heading", name="No other service starts anything yet")).to_be_visible()
 
 
+@pytest.mark.req("S4", "T3", "N2")
+def test_events_and_a_source_start_runs_and_say_what_fails(contexts: Any, place: Place) -> None:
+    page = signed_in(contexts(), place)
+    page.get_by_role("link", name="Triggers").click()
+    page.get_by_role("button", name="New trigger").click()
+    form = page.get_by_role("region", name="New trigger")
+    form.get_by_label("Name", exact=True).fill("paid")
+    form.get_by_label("Workflow").select_option("ticking")
+    form.get_by_label("Event", exact=True).fill("order.paid")
+    form.get_by_label("Condition").fill("trigger.payload >")
+    form.get_by_role("button", name="Create").click()
+    expect(form.get_by_role("alert")).to_be_visible()
+    form.get_by_label("Condition").fill("trigger.payload > 0")
+    form.get_by_role("button", name="Create").click()
+    row = page.get_by_role("row", name=re.compile("paid.*order.paid"))
+    expect(row.get_by_role("cell", name="open", exact=True)).to_be_visible()
+    row.get_by_role("button", name="Publish the event of paid…").click()
+    dialog = page.get_by_role("dialog", name="Publish order.paid")
+    dialog.get_by_role("textbox", name="Payload").fill("2")
+    dialog.get_by_role("button", name="Publish").click()
+    expect(dialog).to_have_count(0)
+    until(
+        lambda: any(run["trigger"] == "event" for run in place.get("/runs?workflow=ticking")["runs"]),
+        "the event starts a run",
+    )
+    row.get_by_role("switch", name="paid is on").click()
+    expect(row.get_by_role("cell", name=re.compile("^paused"))).to_be_visible()
+    row.get_by_role("button", name="Delete paid…").click()
+    page.get_by_role("button", name="Delete trigger").click()
+    expect(row).to_have_count(0)
+    for name, config in (("letters", {"folder": "in"}), ("nowhere", {})):
+        given = {"name": name, "workflow": "ticking", "source": "mailbox", "config": config}
+        place.post("/triggers", given)
+
+    letters = page.get_by_role("row", name=re.compile("letters.*mailbox"))
+    expect(letters.get_by_text("started 1")).to_be_visible()
+    nowhere = page.get_by_role("row", name=re.compile("nowhere.*mailbox"))
+    expect(nowhere.get_by_role("cell", name=re.compile("failing.*no folder is configured"))).to_be_visible()
+
+
+@pytest.mark.req("S4", "T5")
+def test_an_alert_is_set_finds_what_failed_and_is_paused(contexts: Any, place: Place) -> None:
+    page = signed_in(contexts(), place)
+    page.get_by_role("link", name="Alerts").click()
+    page.get_by_role("button", name="New alert").click()
+    form = page.get_by_role("region", name="New alert")
+    form.get_by_role("button", name="Create").click()
+    expect(form.get_by_role("alert")).to_have_text("Name the alert.")
+    form.get_by_label("Name", exact=True).fill("idle")
+    form.get_by_label("Looks for").select_option("no_worker")
+    form.get_by_label("Queue").fill("gpu")
+    form.get_by_role("button", name="Create").click()
+    idle = page.get_by_role("row", name=re.compile("idle.*no worker on queue gpu for 1 m"))
+    expect(idle.get_by_text("metrics only")).to_be_visible()
+    place.put("/alerts/failures", {"what": "failed", "workflow": "broken", "after": "1h", "every": 1})
+    run = place.begin("broken", "7")
+    place.until_status(run, "failed")
+    incident = page.get_by_role("row", name=re.compile("1 run of broken failed"))
+    expect(incident).to_be_visible()
+    expect(incident.get_by_text("by alert failures")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("failures.*1 open"))).to_be_visible()
+    idle.get_by_role("switch", name="idle is on").click()
+    expect(idle.get_by_text("paused")).to_be_visible()
+    paused = {each["name"]: each["paused"] for each in place.get("/alerts")["alerts"]}
+    assert (paused["failures"], paused["idle"]) == (False, True)
+    incident.get_by_role("link", name=run[-8:]).click()
+    expect(page.get_by_text("order 7 is broken").first).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Delete failures…").click()
+    page.get_by_role("button", name="Delete alert").click()
+
+    expect(incident).to_have_count(0)
+
+
+@pytest.mark.req("S4", "N24")
+def test_records_are_found_changed_and_guarded_by_their_version(contexts: Any, place: Place) -> None:
+    page = signed_in(contexts(), place)
+    page.get_by_role("link", name="Records").click()
+    page.get_by_role("button", name="New collection").click()
+    form = page.get_by_role("region", name="New collection")
+    form.get_by_label("Name", exact=True).fill("customers")
+    form.get_by_label("Key").fill("email")
+    form.get_by_label("Found by").fill("city")
+    form.get_by_role("textbox", name="JSON Schema").fill('{"type": "object", "required": ["email"]}')
+    form.get_by_role("button", name="Create").click()
+    page.get_by_role("link", name="customers").click()
+    expect(page.get_by_role("heading", name="customers")).to_be_visible()
+    page.get_by_role("button", name="New record").click()
+    panel = page.get_by_role("region", name="New record")
+    panel.get_by_role("button", name="Create").click()
+    expect(panel.get_by_role("alert")).to_contain_text("email")
+    for email, city in (("ann@example.com", "Rome"), ("ben@example.com", "Oslo")):
+        place.post("/records/customers/items", {"data": {"email": email, "city": city}})
+    panel.get_by_role("button", name="Close").click()
+    page.reload()
+    page.get_by_label("Find by").select_option("city")
+    page.get_by_label("Value").fill("Rome")
+    page.get_by_role("button", name="Find", exact=True).click()
+    expect(page.get_by_role("row", name=re.compile("ben@example.com"))).to_have_count(0)
+    page.get_by_role("row", name=re.compile("ann@example.com")).get_by_role("button").click()
+    [ann] = place.get('/records/customers/items?where={"city":"Rome"}')["records"]
+    panel = page.get_by_role("region", name=f"Record {ann['id'][-8:]}")
+    data = panel.get_by_role("textbox", name="Data")
+    expect(data).to_contain_text("ann@example.com")
+    place.put(
+        f"/records/customers/items/{ann['id']}", {"data": {"email": "ann@example.com", "city": "Paris"}}
+    )
+    data.fill('{"email": "ann@example.com", "city": "Pisa"}')
+    panel.get_by_role("button", name="Save").click()
+    expect(panel.get_by_role("alert")).to_contain_text("version")
+    panel.get_by_role("button", name="Show it").click()
+    expect(data).to_contain_text("Paris")
+    data.fill('{"email": "ann@example.com", "city": "Pisa"}')
+    panel.get_by_role("button", name="Save").click()
+    expect(panel.get_by_role("definition").filter(has_text=re.compile("^3$"))).to_be_visible()
+    panel.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete record").click()
+    page.get_by_role("button", name="Show all").click()
+    expect(page.get_by_role("row", name=re.compile("ann@example.com"))).to_have_count(0)
+
+    expect(page.get_by_role("row", name=re.compile("ben@example.com"))).to_be_visible()
+
+
+@pytest.mark.req("S4", "T4")
+def test_a_start_rate_is_set_and_removed(contexts: Any, place: Place) -> None:
+    page = signed_in(contexts(), place)
+    page.goto(f"{place.url}/settings/limits")
+    form = page.get_by_role("form", name="Start rate")
+    form.get_by_role("button", name="Set rate").click()
+    expect(form.get_by_role("alert")).to_have_text("Starts: a whole number, 1 or more.")
+    form.get_by_label("Starts").fill("5000")
+    form.get_by_role("button", name="Set rate").click()
+    row = page.get_by_role("row", name=re.compile("each workflow 5,000 1 m"))
+    expect(row).to_be_visible()
+    rates = place.get("/limits")["rates"]
+    assert [rate["limit"] for rate in rates if rate["per"] == "workflow"] == [5000]
+    row.get_by_role("button", name="Remove the start rate of each workflow in 1 m").click()
+
+    expect(row).to_have_count(0)
+
+
 @pytest.mark.req("S5")
 def test_the_palette_and_the_keys_lead_everywhere(contexts: Any, place: Place) -> None:
     run = place.begin("ticking", 1, key="jump-to-me")
@@ -466,6 +610,9 @@ def test_the_palette_and_the_keys_lead_everywhere(contexts: Any, place: Place) -
         ("w", "Workflows"),
         ("h", "Webhooks"),
         ("k", "Workers and queues"),
+        ("t", "Triggers"),
+        ("l", "Alerts"),
+        ("e", "Records"),
         (",", "Settings"),
         ("r", "Runs"),
     ):
@@ -616,6 +763,28 @@ def _too_wide(page: Page, how: str) -> list[Any]:
     return [how] if page.evaluate("document.documentElement.scrollWidth > innerWidth") else []
 
 
+def fill_lists(place: Place) -> None:
+    """Let triggers, alerts with an open incident, records and a start rate be there."""
+    event = {
+        "name": "shipping",
+        "workflow": "ship",
+        "event": "order.shipped",
+        "key": "eu",
+        "condition": "true",
+    }
+    place.post("/triggers", event)
+    place.post("/triggers", {"name": "lost", "workflow": "ticking", "source": "mailbox", "config": {}})
+    place.put("/alerts/unserved", {"what": "no_worker", "queue": "gpu", "after": 1, "every": 1})
+    place.put("/alerts/late", {"what": "overdue", "after": "1h", "paused": True})
+    place.begin("ticking", 1, queue="gpu")
+    place.put("/records/places", {"schema": {"type": "object"}, "key": "name", "find": ["country"]})
+    data = {"name": "Rome", "country": "IT"}
+    place.post("/records/places/items", {"id": "rome", "data": data})
+    place.put("/start-rates", {"per": "user", "limit": 9000, "seconds": 3600})
+    until(lambda: any(alert["incidents"] for alert in place.get("/alerts")["alerts"]), "an incident is open")
+    until(lambda: any(each["failures"] for each in place.get("/triggers")["triggers"]), "a source fails")
+
+
 @pytest.mark.req("S5")
 def test_every_page_passes_axe_and_never_scrolls_sideways_empty_filled_and_failed(
     contexts: Any, place: Place
@@ -624,6 +793,7 @@ def test_every_page_passes_axe_and_never_scrolls_sideways_empty_filled_and_faile
     chart = place.begin("article", None)
     place.until_status(chart, "suspended")
     link = place.link(run, "dora")
+    fill_lists(place)
     filled = signed_in(contexts(), place)
     found: dict[str, Any] = {}
 
@@ -640,7 +810,7 @@ def test_every_page_passes_axe_and_never_scrolls_sideways_empty_filled_and_faile
         "/workflows/parcel",
         "/workflows/refund?start=1",
         "/workflows/none",
-        "/demo",
+        *("/demo", "/records/none", "/records/places", "/records/places?record=rome"),
         f"/runs/{'0' * 32}",
         *(f"/runs/{run}?view={view}" for view in ("steps", "events", "state", "io", "documents")),
         *(f"/runs/{each}" for each in (drawn, chart)),
@@ -654,7 +824,14 @@ def test_every_page_passes_axe_and_never_scrolls_sideways_empty_filled_and_faile
         expect(filled.get_by_role("dialog", name=name)).to_be_visible()
         look(filled, name)
         filled.keyboard.press("Escape")
-    for path, button in (("/settings/keys", "New key"), ("/schedules", "New schedule")):
+    for path, button in (
+        ("/settings/keys", "New key"),
+        ("/schedules", "New schedule"),
+        ("/triggers", "New trigger"),
+        ("/alerts", "New alert"),
+        ("/records", "New collection"),
+        ("/records/places", "New record"),
+    ):
         filled.goto(f"{place.url}{path}")
         filled.get_by_role("button", name=button).first.click()
         look(filled, button)

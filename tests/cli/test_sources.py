@@ -15,7 +15,7 @@ from stepwell.cli.source import collect
 from stepwell.domain.compensation import reference
 
 SHOP = """
-from stepwell import Context, GraphBuilder, Machine, graph, merger, node, step, transition, workflow
+from stepwell import Context, GraphBuilder, Machine, graph, merger, node, source, step, transition, workflow
 
 @step
 async def price(sku: str) -> int:
@@ -36,6 +36,10 @@ class Open(Machine[dict]):
 @node("shop:tax", timeout="20s")
 async def tax(config, ctx, helpers):
     return config["amount"] / 5
+
+@source(every="1s")
+async def inbox(config, cursor):
+    return []
 
 @merger("either")
 def either(before, branches):
@@ -63,6 +67,7 @@ async def test_a_file_gives_all_its_workflows_steps_and_nodes(tmp_path: Path) ->
     assert {w.definition.name for w in found.workflows} == {"greet", "Open", "built", "made"}
     assert [step.spec.name for step in found.steps] == ["price"]
     assert len(found.nodes) == 2
+    assert [each.name for each in found.sources] == ["inbox"]
     async with Engine(":memory:", workflows=found.workflows, steps=found.steps, nodes=found.nodes) as engine:
         run = await engine.start("built", {"amount": 10})
         assert await run.result(timeout=30) == {"said": "hello ana", "sum": 5.0}

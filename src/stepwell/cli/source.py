@@ -1,4 +1,4 @@
-"""Source: the workflows, steps and nodes of a file or module named on the command line."""
+"""Source: the workflows, steps, nodes and sources of a file or module named on the command line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from stepwell.authoring.functions.source import Source
 from stepwell.authoring.functions.step import Step
 from stepwell.authoring.functions.workflow import Workflow
 from stepwell.authoring.machines.machine import Machine
@@ -26,6 +27,7 @@ class Programs(NamedTuple):
     workflows: list[Program]  # functions, machines and graphs
     steps: list[Step[..., Any, Any]]
     nodes: list[Callable[..., Any]]  # functions with @node or @merger
+    sources: Sequence[Source] = ()  # functions with @source
 
 
 def collect(source: str) -> Programs:
@@ -41,12 +43,13 @@ def collect(source: str) -> Programs:
     built = {w.definition.hash for w in workflows if w.definition.kind == "graph"}
     # Skip a builder whose graph the source has already turned into a workflow.
     workflows += [w for w in _graphs(builders, steps, nodes) if w.definition.hash not in built]
-    if not workflows and not steps and not nodes:
+    sources = [v for v in values if isinstance(v, Source)]
+    if not workflows and not steps and not nodes and not sources:
         raise InvalidDefinition(
             f"{source} has no workflows",
             hint="decorate a function with @workflow, or write a Machine or a GraphBuilder",
         )
-    return Programs(workflows, steps, nodes)
+    return Programs(workflows, steps, nodes, sources)
 
 
 def _has(value: Any, name: str) -> bool:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 FOLDER = Path(__file__).parent / "studio_files"
 # What Studio draws. Under `/` browsers get the page, and programs the address of the API.
 ADDRESSES = re.compile(
-    r"/((runs|workflows|settings)(/[^/]+)?|approvals|schedules|webhooks|workers|demo|sign-in|approve|)"
+    r"/((runs|workflows|records|settings)(/[^/]+)?|approvals|schedules|webhooks|triggers|alerts|workers|demo|sign-in|approve|)"
 )
 # Scripts and styles come from files of this server only. A style that a script sets on an element is not an
 # inline style to a browser, so no exception is needed.

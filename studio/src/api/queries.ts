@@ -191,6 +191,66 @@ export const schedulesQuery = queryOptions({
   queryFn: ({ signal }) => ask(api.GET("/api/v1/schedules", { params: { query: { limit: 1000 } }, signal })),
 });
 
+export const triggersQuery = queryOptions({
+  queryKey: ["triggers"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/triggers", { params: { query: { limit: 1000 } }, signal })),
+});
+
+export const alertsQuery = queryOptions({
+  queryKey: ["alerts"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/alerts", { signal })),
+});
+
+export const collectionsQuery = queryOptions({
+  queryKey: ["records"],
+  queryFn: ({ signal }) => ask(api.GET("/api/v1/records", { params: { query: { limit: 1000 } }, signal })),
+});
+
+export function collectionQuery(collection: string) {
+  return queryOptions({
+    queryKey: ["records", collection],
+    queryFn: ({ signal }) =>
+      ask(api.GET("/api/v1/records/{collection}", { params: { path: { collection } }, signal })),
+  });
+}
+
+export function recordQuery(collection: string, id: string) {
+  return queryOptions({
+    queryKey: ["records", collection, "one", id],
+    queryFn: ({ signal }) =>
+      ask(
+        api.GET("/api/v1/records/{collection}/items/{record_id}", {
+          params: { path: { collection, record_id: id } },
+          signal,
+        }),
+      ),
+    refetchInterval: 10_000,
+  });
+}
+
+/** Records of a collection, a page at a time; `where` has indexed fields and their values. */
+export function recordsQuery(collection: string, where: string) {
+  return infiniteQueryOptions({
+    queryKey: ["records", collection, "found", where],
+    queryFn: ({ pageParam, signal }) =>
+      ask(
+        api.GET("/api/v1/records/{collection}/items", {
+          params: {
+            path: { collection },
+            query: {
+              limit: 100,
+              ...(where ? { where } : {}),
+              ...(pageParam ? { cursor: pageParam } : {}),
+            },
+          },
+          signal,
+        }),
+      ),
+    initialPageParam: "",
+    getNextPageParam: (page) => page.cursor,
+  });
+}
+
 export const workersQuery = queryOptions({
   queryKey: ["workers"],
   queryFn: ({ signal }) => ask(api.GET("/api/v1/workers", { signal })),

@@ -24,4 +24,11 @@ describe("a start as text", () => {
     );
     expect(asPython({ ...start, input: undefined, key: "" })).toContain(`client.start("refund")`);
   });
+
+  it("says that it is by hand where there is a form", () => {
+    const byHand = { ...start, input: 1, key: "", manual: true };
+    expect(asCommand(byHand)).toContain("--input 1 --manual");
+    expect(asCurl(byHand)).toContain(`"trigger":"manual"`);
+    expect(asPython(byHand)).toContain(`client.start("refund", 1, trigger="manual")`);
+  });
 });

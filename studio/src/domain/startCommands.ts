@@ -4,10 +4,12 @@ export interface Start {
   input: unknown;
   key: string;
   server: string; // its address
+  manual?: boolean; // the input fits a form
 }
 
-export function asCurl({ workflow, input, key, server }: Start): string {
-  const body = JSON.stringify({ workflow, ...given(input), ...(key ? { key } : {}) });
+export function asCurl({ workflow, input, key, server, manual }: Start): string {
+  const by = manual ? { trigger: "manual" } : {};
+  const body = JSON.stringify({ workflow, ...by, ...given(input), ...(key ? { key } : {}) });
   return [
     `curl ${quoted(`${server}/api/v1/runs`)}`,
     `-H "Authorization: Bearer $STEPWELL_API_KEY"`,
@@ -16,17 +18,19 @@ export function asCurl({ workflow, input, key, server }: Start): string {
   ].join(" \\\n  ");
 }
 
-export function asCommand({ workflow, input, key, server }: Start): string {
+export function asCommand({ workflow, input, key, server, manual }: Start): string {
   const parts = ["stepwell run", quoted(workflow), `--database ${quoted(server)}`];
   if (input !== undefined) parts.push(`--input ${quoted(JSON.stringify(input))}`);
   if (key) parts.push(`--key ${quoted(key)}`);
+  if (manual) parts.push("--manual");
   return parts.join(" ");
 }
 
-export function asPython({ workflow, input, key, server }: Start): string {
+export function asPython({ workflow, input, key, server, manual }: Start): string {
   const parts = [python(workflow)];
   if (input !== undefined) parts.push(python(input));
   if (key) parts.push(`key=${python(key)}`);
+  if (manual) parts.push('trigger="manual"');
   return [
     "import stepwell",
     "",

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useMatchRoute, useRouterState } from "@tanstack/react-router";
 import { CircleHelp, Search, SunMoon } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
+import { Fragment, lazy, Suspense, useState } from "react";
 import { demoQuery } from "../api/demo";
 import { useLive } from "../api/live";
 import { aboutQuery, workersQuery } from "../api/queries";
@@ -91,8 +91,15 @@ function Navigation() {
   const demo = useQuery(demoQuery).data;
   return (
     <nav className="side" aria-label="Main">
-      {PLACES.filter((place) => place.only !== "demo" || demo).map((place) => (
-        <Item key={place.to} place={place} count={place.count ? counts[place.count] : 0} />
+      {PLACES.filter((place) => place.only !== "demo" || demo).map((place, index, shown) => (
+        <Fragment key={place.to}>
+          {place.group && place.group !== shown[index - 1]?.group && (
+            <span className="sideh" aria-hidden="true">
+              {place.group}
+            </span>
+          )}
+          <Item place={place} count={place.count ? counts[place.count] : 0} />
+        </Fragment>
       ))}
     </nav>
   );

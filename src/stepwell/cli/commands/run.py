@@ -156,6 +156,7 @@ def _engine(session: CliSession, programs: Programs, *, detach: bool) -> Engine:
         workflows=programs.workflows,
         steps=programs.steps,
         nodes=programs.nodes,
+        sources=programs.sources,
         queues=sorted(queues),
         worker=not detach,
         codec=session.codec,

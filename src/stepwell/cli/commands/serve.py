@@ -172,6 +172,7 @@ def _child(
         workflows=programs.workflows,
         steps=programs.steps,
         nodes=programs.nodes,
+        sources=programs.sources,
         codec=session.codec,
     )
     with socket.socket(fileno=fd) as listener:

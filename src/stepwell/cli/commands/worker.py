@@ -53,6 +53,7 @@ async def worker(
         workflows=programs.workflows,
         steps=programs.steps,
         nodes=programs.nodes,
+        sources=programs.sources,
         queues=queues,
         codec=session.codec,
         settings=replace(settings, slots=slots) if slots is not None else settings,

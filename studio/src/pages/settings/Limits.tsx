@@ -4,6 +4,7 @@ import { api, ask, type Schemas } from "../../api/client";
 import { limitsQuery } from "../../api/queries";
 import { words } from "../../domain/schema";
 import { Refused } from "./Refused";
+import { StartRates } from "./StartRates";
 
 type Kind = Schemas["LimitView"]["kind"];
 const KINDS: [string, string][] = [
@@ -92,6 +93,14 @@ export function Limits() {
       {limits.data && !list.length && (
         <p className="t3">No limits are set: slots of workers are the only one.</p>
       )}
+      <StartRates
+        rates={limits.data?.rates ?? []}
+        put={(body) => change(ask(api.PUT("/api/v1/start-rates", { body: body as never })))}
+        drop={(rate) => {
+          const query = { per: rate.per as never, seconds: rate.seconds };
+          void change(ask(api.DELETE("/api/v1/start-rates", { params: { query } })));
+        }}
+      />
       <h3 className="h3">Largest sizes</h3>
       <dl className="facts">
         {Object.entries(limits.data?.sizes ?? {}).map(([name, value]) => (

@@ -29,6 +29,7 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
     setShown((before) => ({ value, version: before.version + 1 }));
     setTyped(value);
   };
+  const form = workflow.data?.form;
   const start = async (input: unknown) => {
     setBusy(true);
     setProblem(null);
@@ -68,7 +69,15 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
           Close
         </button>
         <span className="grow" />
-        <CopyAs start={{ workflow: name, input: typed, key, server: `${window.location.origin}${root}` }} />
+        <CopyAs
+          start={{
+            workflow: name,
+            input: typed,
+            key,
+            server: `${window.location.origin}${root}`,
+            manual: form != null,
+          }}
+        />
       </div>
     </>
   );
@@ -94,7 +103,7 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
           </button>
         </div>
         <span className="grow" />
-        <EarlierInputs name={name} choose={show} />
+        {!writesInput(workflow.data?.definition) && <EarlierInputs name={name} choose={show} />}
         <button type="button" className="iconbtn" aria-label="Close" onClick={close}>
           <X className="i" aria-hidden="true" />
         </button>
@@ -115,7 +124,7 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
           ) : (
             <SchemaForm
               key={`form ${shown.version}`}
-              schema={workflow.data.form ?? workflow.data.input_schema}
+              schema={form ?? workflow.data.input_schema}
               value={typed}
               problem={problem}
               changed={setTyped}
@@ -132,6 +141,13 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
       </div>
     </Dialog>
   );
+}
+
+/** Whether its manual trigger makes the input of what is filled in: earlier inputs do not fit its form then. */
+function writesInput(definition: unknown): boolean {
+  const triggers = (definition as { triggers?: { type: string; input?: object }[] } | null)?.triggers ?? [];
+  const manual = triggers.find((each) => each.type === "manual");
+  return Object.keys(manual?.input ?? {}).length > 0;
 }
 
 /** Inputs of the last runs, to start from. */

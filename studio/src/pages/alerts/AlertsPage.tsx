@@ -1,0 +1,264 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { BellRing, Plus, Trash2 } from "lucide-react";
+import { useEffect, useState } from "react";
+import { api, ask, type Schemas } from "../../api/client";
+import { alertsQuery } from "../../api/queries";
+import { Command, EmptyState } from "../../components/EmptyState";
+import { FormDialog } from "../../components/FormDialog";
+import { Skeleton } from "../../components/Skeleton";
+import { Ago } from "../../components/Time";
+import { useChange } from "../../components/useChange";
+import { duration } from "../../domain/time";
+import { AlertForm } from "./AlertForm";
+
+type Alert = Schemas["AlertView"];
+type Incident = Schemas["AlertIncidentView"];
+
+/** What the workers look out for, and what they have found that is not over. */
+export function AlertsPage() {
+  const alerts = useQuery({ ...alertsQuery, refetchInterval: 5_000 });
+  const { problem, change } = useChange(alertsQuery.queryKey);
+  const [adding, setAdding] = useState(false);
+  const [removing, setRemoving] = useState<Alert | null>(null);
+  useEffect(() => {
+    document.title = "Alerts · Stepwell Studio";
+  }, []);
+  if (alerts.error && !alerts.data) throw alerts.error;
+  const rows = alerts.data?.alerts ?? [];
+  const open = rows.flatMap((alert) => alert.incidents.map((incident) => ({ alert, incident })));
+  const set = (row: Alert, on: boolean) => {
+    const { name, incidents, created_at, created_by, ...rule } = row;
+    const at = { params: { path: { alert_name: name } }, body: { ...rule, paused: !on } as never };
+    return ask(api.PUT("/api/v1/alerts/{alert_name}", at));
+  };
+  return (
+    <main className="main" id="main">
+      <div className={adding ? "schg" : "schg one"}>
+        <div className="schl">
+          <div className="pagehead">
+            <h1>Alerts</h1>
+            <span className="xs t3">{said(rows.length, open.length)}</span>
+            <span className="grow" />
+            <button type="button" className="btn primary" onClick={() => setAdding(true)}>
+              <Plus className="i" aria-hidden="true" />
+              New alert
+            </button>
+          </div>
+          {problem && (
+            <p className="errline" role="alert">
+              {problem}
+            </p>
+          )}
+          {open.length > 0 && <OpenIncidents open={open} />}
+          {rows.length > 0 && (
+            <section aria-labelledby="alert-rules">
+              <h2 className="h3 inpage" id="alert-rules">
+                Rules
+              </h2>
+              <table className="table sct">
+                <thead>
+                  <tr>
+                    <th scope="col">Alert</th>
+                    <th scope="col">Looks for</th>
+                    <th scope="col">Now</th>
+                    <th scope="col" className="hide-s">
+                      Told through
+                    </th>
+                    <th scope="col" className="hide-s">
+                      Again
+                    </th>
+                    <th scope="col" className="num">
+                      <span className="sr">Actions</span>
+                    </th>
+                    <th scope="col" className="num">
+                      On
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {rows.map((row) => (
+                    <Row
+                      key={row.name}
+                      row={row}
+                      set={(on) => void change(() => set(row, on))}
+                      remove={() => setRemoving(row)}
+                    />
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          )}
+          {alerts.isPending && <Skeleton rows={4} />}
+          {alerts.data && !rows.length && (
+            <EmptyState
+              icon={<BellRing className="i l" aria-hidden="true" />}
+              title="Nobody hears when something is wrong"
+              action={<Command text="stepwell alerts set failures failed --channel CHANNEL" />}
+            >
+              An alert tells people of failed, stuck or overdue runs, of a queue without workers, and of a
+              full queue.
+            </EmptyState>
+          )}
+        </div>
+        {adding && <AlertForm close={() => setAdding(false)} />}
+      </div>
+      {removing && (
+        <FormDialog
+          title={`Delete ${removing.name}?`}
+          lead={
+            removing.incidents.length
+              ? "What it has found is forgotten, and nobody hears when that is over."
+              : "Nobody hears of this any more."
+          }
+          close={() => setRemoving(null)}
+          keep="Keep it"
+          word="Delete alert"
+          danger
+          act={() => {
+            setRemoving(null);
+            const at = { params: { path: { alert_name: removing.name } } };
+            void change(() => ask(api.DELETE("/api/v1/alerts/{alert_name}", at)));
+          }}
+        />
+      )}
+    </main>
+  );
+}
+
+function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] }) {
+  return (
+    <section aria-labelledby="alert-open">
+      <h2 className="h3 inpage" id="alert-open">
+        Open
+      </h2>
+      <table className="table sct">
+        <thead>
+          <tr>
+            <th scope="col">What</th>
+            <th scope="col">Since</th>
+            <th scope="col" className="hide-s">
+              Runs
+            </th>
+            <th scope="col" className="hide-s">
+              Told
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {open.map(({ alert, incident }) => (
+            <tr key={`${alert.name} ${incident.subject}`}>
+              <td>
+                <div className="stack2">
+                  <span>
+                    <span className="tag st st-failed">open</span> {found(alert, incident)}
+                  </span>
+                  <span className="xxs t3">
+                    by alert <span className="mono">{alert.name}</span>
+                  </span>
+                </div>
+              </td>
+              <td>
+                <Ago at={Date.parse(incident.since)} />
+              </td>
+              <td className="hide-s">
+                <span className="row g1 wrap">
+                  {incident.runs.slice(0, 3).map((run) => (
+                    <Link key={run} className="link mono xs" to="/runs/$id" params={{ id: run }}>
+                      {run.slice(-8)}
+                    </Link>
+                  ))}
+                  {incident.runs.length > 3 && <span className="t3 xs">and more</span>}
+                </span>
+              </td>
+              <td className="t2 hide-s">
+                {incident.reported_at ? <Ago at={Date.parse(incident.reported_at)} /> : "not yet"}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Row({ row, set, remove }: { row: Alert; set: (on: boolean) => void; remove: () => void }) {
+  return (
+    <tr>
+      <td>
+        <span className="mono med">{row.name}</span>
+      </td>
+      <td>
+        <div className={row.paused ? "stack2 t3" : "stack2"}>{rule(row)}</div>
+      </td>
+      <td>
+        {row.paused ? (
+          <span className="tag">paused</span>
+        ) : row.incidents.length ? (
+          <span className="tag st st-failed">{row.incidents.length} open</span>
+        ) : (
+          <span className="tag st st-completed">all is well</span>
+        )}
+      </td>
+      <td className="t2 hide-s">
+        {row.channel ? (
+          <div className="stack2">
+            <span className="mono">{row.channel}</span>
+            {row.to.length > 0 && <span className="xxs t3">{row.to.join(", ")}</span>}
+          </div>
+        ) : (
+          "metrics only"
+        )}
+      </td>
+      <td className="t2 hide-s">every {duration(row.repeat * 1000)}</td>
+      <td className="num">
+        <button
+          type="button"
+          className="iconbtn sm"
+          title="Delete"
+          aria-label={`Delete ${row.name}…`}
+          onClick={remove}
+        >
+          <Trash2 className="i" aria-hidden="true" />
+        </button>
+      </td>
+      <td className="num">
+        <input
+          type="checkbox"
+          className="switch"
+          role="switch"
+          aria-label={`${row.name} is on`}
+          checked={!row.paused}
+          onChange={(event) => set(event.target.checked)}
+        />
+      </td>
+    </tr>
+  );
+}
+
+function rule(row: Alert): string {
+  const after = duration(row.after * 1000);
+  const runs = row.at_least === 1 ? "a run" : `${row.at_least} runs`;
+  const of = row.workflow ? ` of ${row.workflow}` : "";
+  if (row.what === "failed") return `${runs}${of} failed within ${after}`;
+  if (row.what === "stuck") return `${runs}${of} not begun for ${after}`;
+  if (row.what === "overdue") return `${runs}${of} not ended after ${after}`;
+  if (row.what === "no_worker") return `no worker on queue ${row.queue} for ${after}`;
+  const lasting = row.after ? ` for ${after}` : "";
+  return `${row.at_least.toLocaleString("en")} runs wait in queue ${row.queue}${lasting}`;
+}
+
+function found(alert: Alert, incident: Incident): string {
+  const { count, subject } = incident;
+  const runs = count === 1 ? "1 run" : `${count.toLocaleString("en")} runs`;
+  if (alert.what === "failed") return `${runs} of ${subject} failed`;
+  if (alert.what === "stuck") return `${runs} of ${subject} do not begin`;
+  if (alert.what === "overdue") return `${runs} of ${subject} take too long`;
+  if (alert.what === "no_worker") return `No worker is on queue ${subject}`;
+  return `${runs} wait in queue ${subject}`;
+}
+
+function said(rules: number, open: number): string {
+  if (!rules) return "";
+  return open ? `${open} open` : "all is well";
+}
