@@ -134,7 +134,7 @@ class MailChannel:
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             raise self._translated(error) from None
         finally:
-            server.close()  # at once: whoever stops the worker does not wait for a silent server
+            server.close()  # at once: a stopping worker does not wait for a silent server
         return {
             "id": notification.id,
             "accepted": [one.address for one in recipients if one.address not in refusals],
