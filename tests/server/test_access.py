@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from starlette.applications import Starlette
 import stepwell
 from stepwell.errors import SettingsInvalid
 from stepwell.server.access import Access
+from stepwell.server.app import TAGS
 from stepwell.server.table import DeclaredRoute, DeclaredSocket
 from tests.engines import Engines
 from tests.server.served import BEARER, FLOWS, TOKEN, code, served
@@ -165,6 +167,7 @@ def test_every_route_declares_itself(memory_engines: Engines) -> None:
     for row in app.table:
         assert row.csrf == (row.method != "GET" and row.path != HOOK), row.path
         assert row.handler.__doc__, row.path
+        assert row.tag in {tag["name"] for tag in TAGS}, row.path  # else the reference leaves it out
     assert len({row.name for row in app.table}) == len(app.table)
 
 
@@ -187,6 +190,24 @@ async def test_it_can_be_mounted_under_a_path(sqlite: Engines, framework: type[S
         assert (await client.get(answer.json()["url"])).status_code == 200
         assert launched.headers["location"] == "/flows/"
         assert "path=/flows" in launched.headers["set-cookie"].lower()
+
+
+@pytest.mark.req("A6", "X4")
+async def test_an_app_that_leaves_out_the_lifespan_still_audits_every_change(sqlite: Engines) -> None:
+    async with sqlite.new(*FLOWS) as engine:
+        app = FastAPI()
+        app.mount("/flows", stepwell.asgi(engine, token=TOKEN))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", headers=BEARER
+        ) as client:
+            body = {"workflow": "doubling", "input": 4}
+            starts = (client.post("/flows/api/v1/runs", json=body) for _ in range(20))
+            answers = await asyncio.gather(*starts)
+        listed = await engine.store.list_audit("default")
+
+    assert {answer.status_code for answer in answers} == {201}
+    assert [entry.action for entry in listed] == ["start_run"] * 20
 
 
 @pytest.mark.parametrize("command", ["import stepwell", "import stepwell.cli"])

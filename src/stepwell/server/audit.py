@@ -88,6 +88,7 @@ class AuditTrail:
         except StepwellError as error:
             _log.warning("%d entries could not be written: %s", len(self._entries), error)
             return False
-        for _ in entries:
+        written = {entry.id for entry in entries}  # others may have written them, or dropped the oldest
+        while self._entries and self._entries[0].id in written:
             self._entries.popleft()
         return True
