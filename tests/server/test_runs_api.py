@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.server import history, runs
 from tests.engines import Engines
 from tests.server.served import FLOWS, code, served
 
@@ -117,6 +118,48 @@ async def test_long_payloads_are_cut_in_lists_with_a_link_to_the_whole(memory_en
         assert (await client.get(row["url"])).json()["input"] == text
         assert event["truncated"] is True
         assert (await client.get(event["url"])).json()["data"]["input"] == text
+
+
+@pytest.mark.parametrize("filter", [{}, {"path": "0/signal:word#1"}, {"type": "node_completed"}], ids=str)
+async def test_pages_of_large_events_are_short_and_leave_nothing_out(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, filter: dict[str, str]
+) -> None:
+    monkeypatch.setattr(history, "_PAGE_BYTES", 3000)
+    monkeypatch.setattr(history, "_FILTERED", 2)
+    async with served(engines.new(*FLOWS)) as client:
+        run = await client.started("listening", 8)
+        for number in range(8):
+            word = {"name": "word", "payload": f"{number}" * 900}
+            await client.post(f"/api/v1/runs/{run}/signal", json=word)
+        seq = (await client.ended(run))["seq"]
+        address = f"/api/v1/runs/{run}/events"
+        events = [(await client.get(f"{address}/{number}")).json() for number in range(1, seq + 1)]
+        listed: list[dict[str, Any]] = []
+        pages, after, more = 0, 0, True
+        while more:
+            page = (await client.get(address, params={"after": after, "limit": 100, **filter})).json()
+            listed += page["events"]
+            pages, after, more = pages + 1, page["after"], page["more"]
+
+    assert listed == [event for event in events if filter.items() <= event.items()]
+    assert filter or pages > 2
+
+
+async def test_a_page_of_large_runs_is_read_in_parts(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_FIRST_ROWS", 2)
+    monkeypatch.setattr(runs, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(runs, "_ROWS_BYTES", 1000)
+    async with served(engines.new(*FLOWS)) as client:
+        started = [await client.started("asking", f"{number}" * 900) for number in range(7)]
+        first = (await client.get("/api/v1/runs?limit=5")).json()
+        rest = (await client.get(f"/api/v1/runs?limit=5&cursor={first['cursor']}")).json()
+        whole = (await client.get("/api/v1/runs?limit=7")).json()
+
+    assert [run["id"] for run in first["runs"] + rest["runs"]] == started[::-1]
+    assert (len(first["runs"]), rest["cursor"]) == (5, None)
+    assert [run["id"] for run in whole["runs"]] == started[::-1]
 
 
 async def test_signals_and_decisions_reach_the_run(engines: Engines) -> None:

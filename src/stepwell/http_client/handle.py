@@ -80,7 +80,7 @@ class HttpRunHandle(RunHandle[R]):
     async def _reason(self, status: Status) -> str:
         if status is Status.CANCELLED:
             seq = int(msgspec.json.decode(fields_of(await self._http.get(self._path))["seq"]))
-            for row in await self._page(seq - 1, 1):
+            for row in (await self._page(seq - 1, 1))[0]:
                 fact = read(row).fact
                 return fact.reason if isinstance(fact, Cancelled) else ""
         return ""
@@ -108,11 +108,12 @@ class HttpRunHandle(RunHandle[R]):
                 async for event in events:
                     yield [await self._whole(event)]
             return
-        while page := await self._page(after, _PAGE):
-            yield page
-            after = page[-1].seq
-            if len(page) < _PAGE:
-                return
+        more = True
+        while more:
+            page, more = await self._page(after, _PAGE)
+            if page:
+                yield page
+                after = page[-1].seq
 
     async def logs(
         self, path: str = "", *, attempt: int = 0, after: int = 0, limit: int = LINES_PAGE
@@ -148,10 +149,11 @@ class HttpRunHandle(RunHandle[R]):
             if not page:
                 await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _page(self, after: int, limit: int) -> list[LogRow]:
+    async def _page(self, after: int, limit: int) -> tuple[list[LogRow], bool]:
+        """Return the next events, fewer than `limit` if they are large, and whether there are more."""
         data = await self._http.get(f"{self._path}/events", {"after": after, "limit": limit})
         events = msgspec.json.decode(fields_of(data)["events"], type=list[EventAnswer])
-        return [await self._whole(event) for event in events]
+        return [await self._whole(event) for event in events], flag_of(data, "more")
 
     async def _whole(self, event: EventAnswer) -> LogRow:
         """Return the event with its whole payload; lists and streams have only short ones."""

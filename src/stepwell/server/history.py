@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from starlette.requests import Request
 
 from stepwell.client import RunHandle
 from stepwell.client.decisions import given_decisions
+from stepwell.domain.commit import LogRow
 from stepwell.domain.event_schema import event_schema
 from stepwell.domain.event_types import types_of, vocabulary
 from stepwell.domain.events import KIND
@@ -25,8 +27,11 @@ from stepwell.server import views
 from stepwell.server.caller import RunPath, caller_of
 from stepwell.server.refusal import Refusal
 from stepwell.server.runs import Wait, wait_seconds
+from stepwell.store.base import Store
 
 _PAGE_MAX = 1000
+_PAGE_BYTES = 8 * 1024 * 1024  # of payloads: about as much is read for a page, however large they are
+_FILTERED = 100  # events that are read at once where their size is not known before
 _SEQ_MAX = 2**53 - 1
 _SLICE = 5.0  # a waiting request looks this often whether the server stops
 Seq = Annotated[int | None, Query(ge=1, le=_SEQ_MAX, description="after this event; now if left out")]
@@ -59,14 +64,34 @@ async def list_events(
     caller = caller_of(request)
     await caller.handle(run_id)
     kinds = sorted({kind for kind in KIND.values() if not {*(type or ())}.isdisjoint(types_of(kind))})
-    page = caller.engine.store.read_log
-    rows = await page(RunId(run_id), after=after, limit=limit + 1, kinds=kinds, path=path)
-    events = [views.EventView(**views.event_fields(row, run_id, _root(request))) for row in rows[:limit]]
+    rows, more = await _events(caller.engine.store, RunId(run_id), after, limit, kinds=kinds, path=path)
+    events = [views.EventView(**views.event_fields(row, run_id, _root(request))) for row in rows]
     return views.EventPage(
         events=[event for event in events if not type or event.type in type],
         after=events[-1].seq if events else after,
-        more=len(rows) > limit,
+        more=more,
     )
+
+
+async def _events(
+    store: Store, run_id: RunId, after: int, limit: int, *, kinds: Sequence[str], path: str
+) -> tuple[list[LogRow], bool]:
+    """Read the events of a page, fewer if they are large, and say whether more may follow."""
+    filtered = bool(kinds or path)  # then the store does not look at their size
+    rows: list[LogRow] = []
+    left = _PAGE_BYTES
+    while len(rows) <= limit and left > 0:
+        most = limit + 1 - len(rows)
+        size = min(most, _FILTERED) if filtered else most
+        part = await store.read_log(run_id, after=after, limit=size, bytes_max=left, kinds=kinds, path=path)
+        rows += part
+        length = sum(len(row.payload) for row in part)
+        # The store counts bytes as they are stored, perhaps compressed.
+        if len(part) < size and (filtered or length < left // 2):
+            return rows[:limit], len(rows) > limit
+        left -= max(length, 1)
+        after = part[-1].seq
+    return rows[:limit], True
 
 
 async def get_event(request: Request, run_id: RunPath, seq: EventSeq) -> views.EventView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,8 @@ from stepwell.server.json_body import read_body
 from stepwell.server.refusal import Refusal
 
 PAGE_MAX = 1000
+_FIRST_ROWS, _LEAST_ROWS = 50, 10  # read at once for a page
+_ROWS_BYTES = 32 * 1024 * 1024  # of payloads that are held at once
 WAIT_MAX = 60.0  # seconds
 _FIELDS_MAX = 100  # of an object that has named fields
 _TAGS_MAX = 1000
@@ -264,11 +267,24 @@ async def page_of(
     named = [f"{name}={value}" for name, value in sorted(filter.items()) if value]
     purpose = ("runs", caller.principal.workspace, *named, *sorted(status))
     before = cursors.read_text(cursor, *purpose) if cursor else before
-    rows = await caller.engine.runs(status=status, before=before, limit=limit, **filter)
-    after = cursors.write(rows.next, *purpose) if rows.next else None
-    page = [views.summary(row, _root(request)) for row in rows]
+    page: list[views.RunSummary] = []
+    size = _FIRST_ROWS
+    while len(page) < limit:
+        rows = await caller.engine.runs(
+            status=status, before=before, limit=min(size, limit - len(page)), **filter
+        )
+        page += [views.summary(row, _root(request)) for row in rows]
+        size, before = _next_size(rows), rows.next
+        if not before:
+            break
     await _place(caller.engine, page)
-    return views.RunPage(runs=page, cursor=after)
+    return views.RunPage(runs=page, cursor=cursors.write(before, *purpose) if before else None)
+
+
+def _next_size(rows: Sequence[RunRow]) -> int:
+    """How many rows to hold next: a row has its payloads, which may be megabytes."""
+    length = sum(len(row.input) + len(row.output or b"") + len(row.error or b"") for row in rows)
+    return max(_LEAST_ROWS, min(PAGE_MAX, len(rows) * _ROWS_BYTES // max(length, 1)))
 
 
 async def _place(engine: Engine, page: list[views.RunSummary]) -> None:
