@@ -233,6 +233,22 @@ async def test_a_stop_tells_where_to_resume(memory_engines: Engines) -> None:
     assert closed.value.rcvd.code == 1012
 
 
+async def test_runs_that_ended_or_were_left_need_no_resuming(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client, socket_of(client) as socket:
+        ended, left = await client.started("doubling", 1), await client.started("listening", 1)
+        await client.waiting(left)
+        await ask(socket, action="join", run=ended, after=0)
+        await said(socket, "end")
+        await ask(socket, action="join", run=left)
+        await said(socket, "status_update")
+        await ask(socket, action="leave", run=left)
+        await said(socket, "left")
+        client.server.should_exit = True
+        hint = (await said(socket, "resume"))[-1]
+
+    assert hint["runs"] == {}
+
+
 @pytest.mark.slow
 @pytest.mark.req("A3")
 async def test_memory_stays_flat_with_fifty_readers_that_never_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import httpx
 import pytest
 
 from stepwell import Context, workflow
-from stepwell.server import stream
+from stepwell.server import live, stream
 from tests.engines import Engines, until
-from tests.server.served import BEARER, FLOWS, Served, code, messages, served
+from tests.server.served import BEARER, FLOWS, Served, bearer, code, messages, served
 from tests.server.test_serve import running
 
 
@@ -180,6 +181,28 @@ async def test_streams_are_counted_and_limited(memory_engines: Engines) -> None:
 
         assert (refused.status_code, code(refused)) == (429, "STREAM_LIMIT")
         assert seqs(await seen(client, path, most=1)) == [1]
+
+
+@pytest.mark.req("X5")
+async def test_a_workspace_with_many_streams_leaves_room_for_the_others(
+    memory_engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PT-26: hoarding."""
+    monkeypatch.setattr(live, "FEW", 1)
+    engine = memory_engines.new(*FLOWS)
+    async with served(engine) as client, httpx.AsyncClient(base_url=client.url) as other:
+        other.headers.update(await bearer(engine, "olga", workspace="other"))
+        client.app.state.streams._most = 5
+        path = "/api/v1/stream?topics=runs"
+        async with AsyncExitStack() as stack:
+            for _ in range(4):
+                await stack.enter_async_context(client.stream("GET", path))
+            await until(lambda: client.app.state.streams.open == 4)
+            refused = await client.get(path)
+            welcome = await stack.enter_async_context(other.stream("GET", path))
+
+    assert (refused.status_code, code(refused)) == (429, "STREAM_LIMIT")
+    assert welcome.status_code == 200
 
 
 @pytest.mark.req("A3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,7 @@ from stepwell.server.refusal import Refusal
 from stepwell.store.wakeups import Watch
 
 STREAMS_MAX = 1000
+FEW = 20  # streams that a workspace can open although others have nearly all
 RECHECK = 15.0  # seconds between two looks whether a reader's key is still good
 _GOODBYE = 2.0  # seconds for rooms to say where to resume
 
@@ -24,6 +26,7 @@ class Streams:
         self._most = most
         self.open = 0
         self.sockets = 0
+        self._of: Counter[str] = Counter()  # by workspace
         self.drained = asyncio.Event()
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
@@ -40,25 +43,30 @@ class Streams:
         """Serve again, on whichever loop runs now."""
         self.drained = asyncio.Event()
 
-    def check_room(self) -> None:
-        if self.open >= self._most:
+    def check_room(self, workspace: str) -> None:
+        """Refuse one more stream; the last fifth is kept for workspaces that have few."""
+        kept = self._most // 5 if self._of[workspace] >= FEW else 0
+        if self.open >= self._most - kept:
             raise Refusal(
                 429,
                 "STREAM_LIMIT",
-                f"{self._most} streams are open",
+                f"{self.open} streams are open",
                 hint="follow several runs with one stream: /api/v1/stream?topics=run:ID,run:ID",
                 headers={"Retry-After": "5"},
             )
 
     @contextmanager
-    def counted(self, *, socket: bool = False) -> Iterator[None]:
+    def counted(self, workspace: str, *, socket: bool = False) -> Iterator[None]:
         self.open += 1
         self.sockets += socket
+        self._of[workspace] += 1
         try:
             yield
         finally:
             self.open -= 1
             self.sockets -= socket
+            self._of[workspace] -= 1
+            self._of += Counter()  # without those that have none
 
     def drain(self) -> None:
         """End all streams with a hint where to resume."""

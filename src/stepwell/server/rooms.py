@@ -63,7 +63,7 @@ class Rooms:
 
     async def serve(self) -> None:
         """Serve the socket until it, the caller's key or the server ends."""
-        with self._streams.counted(socket=True):
+        with self._streams.counted(self._caller.principal.workspace, socket=True):
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(group))
                 writer = group.create_task(self._write())
@@ -132,10 +132,16 @@ class Rooms:
                         await self._tell_status(run_id, status)
                     if news.ended:
                         await self._say({"type": "end", "run": run_id, "seq": self._seqs[run_id]})
-                        self._joined.pop(run_id, None)
+                        self._forget(run_id)
         except StepwellError as error:  # the client joins again, and learns the reason if it lasts
-            self._joined.pop(run_id, None)
-            await self._say({**_problem(error), "run": run_id, "seq": self._seqs[run_id]})
+            seq = self._seqs[run_id]
+            self._forget(run_id)
+            await self._say({**_problem(error), "run": run_id, "seq": seq})
+
+    def _forget(self, run_id: str) -> None:
+        """The run ended, or the client knows where to resume: no hint is needed."""
+        self._joined.pop(run_id, None)
+        self._seqs.pop(run_id, None)
 
     async def _tell(self, run_id: str, news: News) -> None:
         for row in news.rows:
@@ -264,6 +270,6 @@ def _problem(error: Refusal | StepwellError) -> dict[str, Any]:
 async def open_socket(socket: WebSocket, caller: Caller) -> None:
     """Follow runs over one socket: send `join`, get `event`, `node_update` and `status_update`."""
     streams: Streams = socket.app.state.streams
-    streams.check_room()
+    streams.check_room(caller.principal.workspace)
     await socket.accept()
     await Rooms(socket, caller, streams).serve()

@@ -64,7 +64,7 @@ class EventStream(Response):
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streams.counted():
+        with self._streams.counted(caller_of(self._request).principal.workspace):
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(_gone(receive))
                 tasks = [group.create_task(self._produce(topic)) for topic in self._topics]
@@ -256,7 +256,7 @@ async def stream_run(
         rows = await caller.engine.store.read_log(RunId(run_id), after=seq, limit=1)
         if not rows:
             return Response(status_code=204)  # a browser stops connecting
-    streams.check_room()
+    streams.check_room(caller.principal.workspace)
     topic = f"run:{run_id}"
     events = run_events(caller.engine, run_id, seq, _root(request), streams)
     return EventStream(request, [events], streams, StreamIds({topic: seq}, None))
@@ -277,7 +277,7 @@ async def stream(
     position = last_event_id or after
     seqs = dict(cursors.read_seqs(position, *purpose)) if position else {}
     producers = [await _producer(request, caller, name, seqs.get(name, 0)) for name in names]
-    streams.check_room()
+    streams.check_room(caller.principal.workspace)
     kept = {name: seqs.get(name, 0) for name in names if name != _LIST}
     return EventStream(request, producers, streams, StreamIds(kept, purpose))
 
