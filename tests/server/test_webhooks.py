@@ -16,7 +16,7 @@ from stepwell import Context, Engine, workflow
 from stepwell.domain.triggers.webhook import signature
 from stepwell.secrets.keyring import Keyring
 from tests.engines import Engines
-from tests.server.served import Served, code, doubling, served
+from tests.server.served import Served, code, doubling, failing, served
 
 KEYS = Keyring({"k": b"k" * 32}, current="k")
 SECRET = "whsec_MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0"
@@ -32,7 +32,7 @@ async def payment(ctx: Context, order: str) -> Any:
     return await ctx.event("paid", key=order)
 
 
-FLOWS = (doubling, greeting, payment)
+FLOWS = (doubling, failing, greeting, payment)
 
 
 @asynccontextmanager
@@ -156,7 +156,17 @@ async def test_a_sender_can_wait_for_the_result(engines: Engines) -> None:
         path = await created(client, workflow="doubling", reply="result", wait=30)
         answer = await sender.post(path, content=b"21", headers=signed(b"21"))
 
-    assert (answer.status_code, answer.json()["result"]) == (200, 42)
+    assert (answer.status_code, answer.json()["status"], answer.json()["result"]) == (200, "completed", 42)
+
+
+@pytest.mark.req("T2", "X9")
+async def test_a_sender_hears_that_a_run_failed_and_not_why(engines: Engines) -> None:
+    async with hooked(engines) as (client, _), stranger(client) as sender:
+        path = await created(client, workflow="failing", reply="result", wait=30)
+        answer = await sender.post(path, content=b'"secret"', headers=signed(b'"secret"'))
+
+    assert (answer.status_code, answer.json()["status"]) == (200, "failed")
+    assert "secret" not in answer.text
 
 
 @pytest.mark.req("T2", "N2")

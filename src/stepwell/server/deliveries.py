@@ -13,8 +13,16 @@ from starlette.responses import JSONResponse, Response
 
 from stepwell.app import Engine
 from stepwell.client.run_webhooks import AddressUsed
+from stepwell.domain.status import Status
 from stepwell.domain.triggers.webhook import WebhookRequest
-from stepwell.errors import NotEndedYet, SecretsKeyMissing, SecretUnreadable, TriggerNotFound, excerpt
+from stepwell.errors import (
+    NotEndedYet,
+    RunError,
+    SecretsKeyMissing,
+    SecretUnreadable,
+    TriggerNotFound,
+    excerpt,
+)
 from stepwell.server.json_body import BODY_MAX, parse, read_body
 from stepwell.server.refusal import Refusal
 
@@ -60,11 +68,14 @@ async def receive_delivery(request: Request, workspace: Workspace, token: Token)
 
 async def _result(engine: Engine, shown: DeliveryAnswer, seconds: float) -> Response:
     """Answer with the result of the run, or with 202 when it takes longer than the sender waits."""
+    run = engine.handle(shown.run)
     try:
-        result = await engine.handle(shown.run).result(seconds)
+        result = await run.result(seconds)
     except NotEndedYet:
         return JSONResponse(shown.model_dump(), status_code=202)
-    return JSONResponse({**shown.model_dump(), "result": result})
+    except RunError:  # the delivery was taken, and why its run failed is not for strangers
+        return JSONResponse({**shown.model_dump(), "status": await run.status()})
+    return JSONResponse({**shown.model_dump(), "status": Status.COMPLETED, "result": result})
 
 
 def _value(request: Request, data: bytes) -> Any:
