@@ -164,6 +164,34 @@ async def test_a_method_that_is_not_there_is_refused(memory_engines: Engines) ->
         assert "GET" in answer.headers["allow"]
 
 
+SUGGESTIONS = {
+    "runs": ({"workflow": "doubling", "imput": 1}, "imput", "did you mean 'input'?"),
+    "runs/batch": ({"workflow": "doubling", "inputs": [], "keey": 1}, "keey", "did you mean 'keys'?"),
+    "runs/" + "0" * 32 + "/cancel": ({"reasn": "x"}, "reasn", "did you mean 'reason'?"),
+    "keys": ({"name": "ci", "zzz": 1}, "zzz", "use one of: by, expires, name, principal, roles, scopes"),
+}
+
+
+@pytest.mark.req("BI-A29", "X9")
+async def test_an_unknown_field_is_answered_with_the_one_that_was_meant(memory_engines: Engines) -> None:
+    inside = {"workflow": "doubling", "concurrency": {"key": "a", "limt": 1}}
+    asked = [*SUGGESTIONS.items(), ("runs", (inside, "concurrency.limt", "did you mean 'limit'?"))]
+    async with served(memory_engines.new(*FLOWS)) as client:
+        for path, (body, field, hint) in asked:
+            problem = (await client.post(f"/api/v1/{path}", json=body)).json()
+            assert (problem["code"], problem["field"]) == ("UNKNOWN_FIELD", field)
+            assert problem["message"] == f"{field}: there is no such field"
+            assert problem["hint"] == f"{hint}; nothing was written"
+
+
+async def test_a_monitor_may_ask_with_head(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(*FLOWS)) as client:
+        answers = [await client.head(path) for path in ("/healthz", "/readyz", "/api/v1/runs")]
+
+    assert [(answer.status_code, answer.content) for answer in answers[:2]] == [(200, b"")] * 2
+    assert answers[2].status_code == 405
+
+
 async def test_a_body_that_lies_about_its_length_is_cut_off_at_the_limit(memory_engines: Engines) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(80):

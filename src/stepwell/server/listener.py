@@ -96,6 +96,9 @@ def bind(host: str, port: int | None) -> socket.socket:
             listener.bind((host, number))
             listener.listen(2048)
             return listener
+        except OverflowError:
+            listener.close()
+            raise SettingsInvalid(f"{number} is not a port", hint="name one from 0 to 65535") from None
         except OSError as error:
             listener.close()
             if error.errno != errno.EADDRINUSE or port is not None:

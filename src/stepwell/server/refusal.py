@@ -7,9 +7,9 @@ request id, and the caller gets that id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from fastapi.exceptions import RequestValidationError
@@ -19,6 +19,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from stepwell import errors
+from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import clean
 from stepwell.errors import StepwellError, excerpt, shortened
 
@@ -168,7 +169,7 @@ def answer(error: Exception, request: HTTPConnection) -> Response:
     if isinstance(error, StepwellError):
         return _of_stepwell(error, request)
     if isinstance(error, RequestValidationError):
-        return answer(_of_validation(error), request)
+        return answer(_of_validation(error, request), request)
     if isinstance(error, HTTPException):
         return _of_http(error, request)
     _log.error("request %s failed", request_id_of(request), exc_info=error)
@@ -220,9 +221,10 @@ def _graph_problems(error: StepwellError) -> list[FieldProblem]:
 
 
 _CODES = {"missing": "FIELD_REQUIRED", "extra_forbidden": "UNKNOWN_FIELD"}
+_TEXTS = {"Field required": "it is required", "Extra inputs are not permitted": "there is no such field"}
 
 
-def _of_validation(error: RequestValidationError) -> Refusal:
+def _of_validation(error: RequestValidationError, request: HTTPConnection) -> Refusal:
     """Return 400 for what is in the address or the headers, 422 for a field of the body."""
     first = error.errors()[0]
     where, *path = first["loc"] or ("body",)
@@ -234,20 +236,43 @@ def _of_validation(error: RequestValidationError) -> Refusal:
     if first["type"] == "missing" and not path:
         return Refusal(400, "BODY_REQUIRED", "this request needs a JSON body", hint="send a JSON object")
     fields = [_field(entry) for entry in error.errors()[:_FIELDS_MAX]]
+    meant = _meant(request, path) if fields[0].code == "UNKNOWN_FIELD" and path else ""
     return Refusal(
         422,
         fields[0].code,
         f"{fields[0].field or 'the body'}: {fields[0].message}",
         field=fields[0].field,
         fields=fields,
-        hint="see the schema of this request in /api/v1/openapi.json; nothing was written",
+        hint=f"{meant or 'see the schema of this request in /api/v1/openapi.json'}; nothing was written",
     )
+
+
+def _meant(request: HTTPConnection, path: Sequence[object]) -> str:
+    """Suggest the field that was probably meant by an unknown one."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    models = list(_models(body.field_info.annotation)) if body is not None else []
+    *above, unknown = path
+    for part in above:
+        inside = [model.model_fields[part].annotation for model in models if part in model.model_fields]
+        models = [model for kind in inside for model in _models(kind)] if inside else models
+    names = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    return did_you_mean_one_of(str(unknown), names) if names else ""
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    """The models that a type is made of, such as the one in `Body | None`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _models(part)
 
 
 def _field(entry: Mapping[str, Any]) -> FieldProblem:
     code = _CODES.get(entry["type"], "TYPE_MISMATCH" if "type" in entry["type"] else "FIELD_INVALID")
     return FieldProblem(
-        field=shortened(_dotted(entry["loc"][1:])), code=code, message=shortened(entry["msg"])
+        field=shortened(_dotted(entry["loc"][1:])),
+        code=code,
+        message=shortened(_TEXTS.get(entry["msg"], entry["msg"])),
     )
 
 

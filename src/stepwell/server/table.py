@@ -42,7 +42,7 @@ _PROBLEM: dict[str, Any] = {
 class Route:
     """A row of the route table."""
 
-    method: Literal["GET", "POST", "PUT", "DELETE", "WEBSOCKET"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "WEBSOCKET"]
     path: str
     handler: Callable[..., Awaitable[Any]]
     scope: Scope | None  # None: anybody may call it
@@ -197,7 +197,7 @@ def install(app: FastAPI, rows: Iterable[Route], *, access: Access, engine: Any)
 def _errors(row: Route) -> list[int]:
     always = [400, 403, 422, 500, 503] if row.scope is None else [400, 401, 403, 422, 429, 500, 503]
     with_id = [404] if "{" in row.path else []
-    with_body = [408, 413, 415] if row.method in ("POST", "PUT") else []
+    with_body = [408, 413, 415] if row.method in ("POST", "PUT", "PATCH") else []
     return sorted({*always, *with_id, *with_body, *row.errors} - set(row.answers))
 
 
