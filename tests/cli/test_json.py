@@ -61,6 +61,7 @@ CALLS: dict[str, list[str]] = {
     "runs show": ["WAITING"],
     "runs get": ["WAITING"],
     "runs why": ["WAITING"],
+    "why": ["WAITING"],
     "runs events": ["WAITING"],
     "runs logs": ["FAILED"],
     "runs state": ["WAITING"],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 
 from stepwell.cli import main
 from stepwell.cli.session import redacted
+from tests.engines import Engines
+from tests.server.served import TOKEN, served
 
 FLOW = """
 from stepwell import Context, workflow
@@ -53,6 +57,53 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest
         assert f"there is no database {database}" in capsys.readouterr().err
 
     assert not database.exists()
+
+
+@pytest.mark.req("C1")
+@pytest.mark.parametrize("command", ["run", "dev"])
+def test_a_folder_that_cannot_be_written_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flows_here.py").write_text(FLOW)
+    (tmp_path / ".stepwell").touch()  # a file, where the folder should be
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as listener:
+        more = {"run": [], "dev": ["--fd", str(listener.fileno())]}[command]
+        source = {"run": "flows_here.py:hello", "dev": "flows_here.py"}[command]
+
+        assert main([command, source, *more]) == 2
+
+    error = capsys.readouterr().err
+    assert f"{tmp_path / '.stepwell'} cannot be written" in error
+    assert "--database FILE" in error
+
+
+@pytest.mark.req("C1", "C2")
+@pytest.mark.parametrize("run", ["zzz", "0192-f0c1", "A" * 32])
+async def test_an_id_that_cannot_be_one_is_not_found_here_and_on_a_server(
+    run: str, sqlite: Engines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    async with served(sqlite.client()) as server:
+        for place in (["--database", str(sqlite.database)], ["--server", server.url, "--api-key", TOKEN]):
+            code = await asyncio.to_thread(main, ["runs", "show", run, *place])
+            said.append((code, capsys.readouterr().err))
+
+    assert said[0][0] == said[1][0] == 3
+    assert "there is no run" in said[0][1]
+    assert "there is no run" in said[1][1]
+
+
+@pytest.mark.req("C1", "A5")
+async def test_a_wrong_key_says_how_to_give_one(
+    memory_engines: Engines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(memory_engines.client()) as server:
+        words = ["runs", "list", "--server", server.url, "--api-key", "sw_key_nobody"]
+        code = await asyncio.to_thread(main, words)
+
+    assert code == 5
+    assert "--api-key KEY, or set STEPWELL_API_KEY" in capsys.readouterr().err
 
 
 @pytest.mark.req("C1")

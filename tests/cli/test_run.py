@@ -93,6 +93,7 @@ def test_a_key_names_the_same_run(folder: Path) -> None:
         (["flows.py:hello", "--input", "Ada"], 2, "not JSON"),
         (["flows.py:hello", "--input", "@missing.json"], 2, "cannot be read"),
         (["flows.py:hello", "--input", "12"], 2, "INVALID_INPUT"),
+        (["flows.py:ask"], 2, "give its input: --input JSON"),
         (["flows.py:hello", "--timeout", "soon"], 2, "--timeout"),
         (["nothing"], 2, "there is no database"),
         (["flows.py:ask", "--input", '"x"', "--timeout", "300ms"], 8, "stepwell watch"),
@@ -130,6 +131,9 @@ def test_a_detached_run_is_watched_while_a_worker_runs_it(folder: Path) -> None:
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
     assert lines[-1]["kind"] == "completed"
     assert worker.returncode == 0
+    later = run("watch", "@last", "--exit-on-wait", folder=folder)  # nothing waits any more
+    assert (later.returncode, later.stdout) == (0, '"Ada: yes"\n')
+    assert "waiting:" not in later.stderr
 
 
 def test_ctrl_c_detaches_and_the_run_goes_on(folder: Path) -> None:

@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from stepwell import Engine
+from stepwell.cli.commands.serve import _files
 from stepwell.errors import SettingsInvalid
 from stepwell.server.listener import bind
 from tests.engines import Engines, until
@@ -122,6 +123,7 @@ def test_dev_works_on_the_file_and_starts_again_when_it_changes(tmp_path: Path) 
         ["serve", "--database", "nothing.db"],
         ["serve", "--database", "app.db", "--host", "0.0.0.0", "--port", "0", "--no-auth"],
         ["serve", "--database", "app.db", "--host", "203.0.113.1", "--port", "0"],
+        ["serve", "--database", "app.db", "--port", "99999"],
         ["serve", "--database", "app.db", "--port", "0", "TOKEN=short"],
         ["dev", "flows.py", "--host", "0.0.0.0", "--port", "0", "--no-auth"],
         ["dev", "flows.py", "--port", "0", "TOKEN=short"],
@@ -145,6 +147,21 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, arguments: list[str
     assert done.returncode == 2
     assert "hint" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_only_code_and_graphs_are_a_change(tmp_path: Path) -> None:
+    source = tmp_path / "flows.py"
+    source.write_text(SOURCE)
+    (tmp_path / "run.json").write_text('{"id": "0192f0c1", "status": "completed"}')
+    (tmp_path / "order.json").write_text('{"nodes": [], "edges": []}')
+    before = dict(_files(str(source)))
+    (tmp_path / "run.json").write_text('{"id": "0192f0c2", "status": "completed"}')
+    (tmp_path / "runs.json").write_text("[]")
+
+    assert set(before) == {str(source), str(tmp_path / "order.json")}
+    assert dict(_files(str(source))) == before
+    os.utime(tmp_path / "order.json", ns=(1, 1))
+    assert dict(_files(str(source))) != before
 
 
 def test_the_next_free_port_is_taken() -> None:

@@ -16,6 +16,7 @@ _DAILY, _RUNS, _OPERATION, _PROJECT = "Daily work", "Runs and workflows", "Opera
 PLACES: dict[str, Place] = {
     "run": Place("run", "Start a workflow and follow it.", _DAILY),
     "watch": Place("run", "Follow a run until it ends.", _DAILY),
+    "why": Place("why", "Explain why a run does not move.", _DAILY),
     "worker": Place("worker", "Run the workflows of a file until SIGTERM or Ctrl-C.", _DAILY),
     "dev": Place(
         "serve", "Serve the HTTP API and run the workflows of a file; begin again when it changes.", _DAILY

@@ -18,10 +18,12 @@ from stepwell.system import SystemClock
 if TYPE_CHECKING:
     from stepwell.client import RunHandle
 
+_SETTLED = 0.2  # seconds without an event: what was read is the present
 _LATE = 2.0  # seconds after which a run that has not begun is explained
 _ROWS_KEPT = 8  # lines of the terminal that the tree leaves free
 _NAME = 36
 _CODES = {"completed": 0, "cancelled": failure.CANCELLED}
+Update = Callable[[StepLine | None, float], None]  # the line that an event changed, and when
 
 
 class RunWatch:
@@ -59,18 +61,28 @@ class RunWatch:
             code = _CODES.get(self.tree.status, failure.FAILED)
         return code
 
-    async def _take_all(self, update: Callable[[StepLine | None], None], *, exit_on_wait: bool) -> int | None:
-        async for event in self._handle.events(follow=True):
+    async def _take_all(self, update: Update, *, exit_on_wait: bool) -> int | None:
+        events = aiter(self._handle.events(follow=True))
+        opened: StepLine | None = None  # the last wait, until it is known whether it was answered long ago
+        while True:
+            coming = asyncio.ensure_future(anext(events, None))
+            try:
+                if opened is not None and not (await asyncio.wait({coming}, timeout=_SETTLED))[0]:
+                    if not opened.settled and (exit_on_wait or not self._live):
+                        self._say_waits()
+                    if not opened.settled and exit_on_wait:
+                        return failure.WAITING
+                    opened = None
+                event = await coming
+            finally:
+                coming.cancel()
+            if event is None:
+                return None
             line = self.tree.take(event)
             if event.kind == "claimed":
                 self._begun.set()
-            update(line)
-            if event.kind == "wait_opened" and exit_on_wait:
-                self._say_waits()
-                return failure.WAITING
-            if event.kind == "wait_opened" and not self._live:
-                self._say_waits()
-        return None
+            update(line, event.at.timestamp())
+            opened = line if event.kind == "wait_opened" else opened
 
     async def _explain_late(self) -> None:
         try:
@@ -83,9 +95,9 @@ class RunWatch:
     # What is shown
 
     @contextmanager
-    def _shown(self) -> Iterator[Callable[[StepLine | None], None]]:
+    def _shown(self) -> Iterator[Update]:
         if self._session.out.as_json:
-            yield lambda line: None
+            yield lambda line, at: None
         elif self._live:
             with self._tree_shown() as update:
                 yield update
@@ -93,22 +105,22 @@ class RunWatch:
             self._session.out.say(f"▶ {self._title}")
             yield self._print_line
 
-    def _print_line(self, line: StepLine | None) -> None:
+    def _print_line(self, line: StepLine | None, at: float) -> None:
         if line is None:
             return
-        now = SystemClock.time()
-        mark, took, note = line.texts(now)
-        text = f"{short_time(now, now)}  {mark:<{_NAME}} {took:>7}  {line.status}  {note}"
+        mark, took, note = line.texts(at)
+        shown = short_time(at, SystemClock.time())
+        text = f"{shown}  {mark:<{_NAME}} {took:>7}  {line.status}  {note}"
         self._session.out.say(text.rstrip())
 
     @contextmanager
-    def _tree_shown(self) -> Iterator[Callable[[StepLine | None], None]]:
+    def _tree_shown(self) -> Iterator[Update]:
         from rich.console import Console
         from rich.live import Live
 
         console = Console(stderr=True, no_color=None if self._session.out.color_allowed else True)
         with Live(get_renderable=self._picture, console=console, refresh_per_second=8):
-            yield lambda line: None  # it is drawn eight times a second anyway
+            yield lambda line, at: None  # it is drawn eight times a second anyway
 
     def _picture(self) -> Any:
         from rich.table import Table

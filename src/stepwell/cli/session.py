@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from stepwell.cli.output import Output
-from stepwell.errors import InvalidRequest, RunNotFound, StoreUnusable, excerpt
+from stepwell.errors import InvalidRequest, RunNotFound, StoreUnusable, Unauthenticated, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client import Client, RunHandle
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "stepwell.db"
 FOLDER = ".stepwell"  # of `stepwell dev` and `stepwell run`
-_ID_LENGTH = 32
+_ID_LENGTH, _HEX = 32, frozenset("0123456789abcdef")
 _PREFIX_MIN = 4
 _RETRY_SECONDS = 5.0  # how long a server may be away; a person waits
 _NEWEST = {"@last": (), "@failed": ("failed", "timed_out"), "@waiting": ("suspended",)}
@@ -82,7 +82,8 @@ class CliSession:
 
     def command(self, words: str) -> str:
         """Return a command that a person can copy: on the same database."""
-        named = self._database if self._database != os.environ.get("STEPWELL_DATABASE") else ""
+        known = (os.environ.get("STEPWELL_DATABASE"), os.environ.get("STEPWELL_SERVER"))
+        named = self._database if self._database not in known else ""
         return f"stepwell {words}" + (f" --database {shlex.quote(redacted(named))}" if named else "")
 
     def use(self, database: str) -> None:
@@ -99,10 +100,16 @@ class CliSession:
         if self.named or Path(DEFAULT).exists():
             return
         folder = Path(FOLDER)
-        folder.mkdir(exist_ok=True)
         ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
+        try:
+            folder.mkdir(exist_ok=True)
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise StoreUnusable(
+                f"{folder.absolute()} cannot be written: {error.strerror}",
+                hint="work in another folder, or name a file that can be written: --database FILE",
+            ) from None
         self.__dict__["database"] = str(folder / "dev.db")
 
     @property
@@ -179,8 +186,12 @@ class CliSession:
     async def _connected(self) -> AsyncIterator[Client]:
         from stepwell.http_client.client import HttpClient
 
-        async with HttpClient(self.database, key=self.api_key, retry_seconds=_RETRY_SECONDS) as client:
-            yield client.within(self.workspace) if self.workspace else client
+        try:
+            async with HttpClient(self.database, key=self.api_key, retry_seconds=_RETRY_SECONDS) as client:
+                yield client.within(self.workspace) if self.workspace else client
+        except Unauthenticated as error:
+            error.hint = "give a key that is valid: --api-key KEY, or set STEPWELL_API_KEY"
+            raise
 
     async def fetched(self, client: Client, path: str, name: str) -> list[dict[str, Any]]:
         """Return a list that a server answers with."""
@@ -224,8 +235,10 @@ class CliSession:
             return client.handle(rows[0].id)
         if text.startswith("@"):
             raise InvalidRequest(f"{excerpt(text)} names no run", hint=f"use {', '.join(_NEWEST)} or an id")
-        if len(text) < _ID_LENGTH and text and set(text) <= set("0123456789abcdef"):
+        if len(text) < _ID_LENGTH and text and set(text) <= _HEX:
             return client.handle(await self._completed(client, text))
+        if self.remote and not (len(text) == _ID_LENGTH and set(text) <= _HEX):
+            raise RunNotFound(f"there is no run {excerpt(text)}")  # as a database says it
         return client.handle(text)
 
     async def _completed(self, client: Client, prefix: str) -> str:

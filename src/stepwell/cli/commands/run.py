@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepwell.cli.command import Commands
-from stepwell.cli.commands.run_control import Key, input_of
+from stepwell.cli.commands.run_control import Key, input_needed, input_of
 from stepwell.cli.options import By, Input, Run
 from stepwell.cli.output import encoded
 from stepwell.cli.session import CliSession
@@ -79,7 +79,8 @@ async def run(
     source, name = _parted(target)
     if not source:
         async with session.client() as client:
-            handle = await client.start(name, *given, **options)
+            with input_needed(given):
+                handle = await client.start(name, *given, **options)
             return await _followed(session, handle, name, detach, limit, exit_on_wait, "the run continues")
     from stepwell.cli.source import collect
 
@@ -88,7 +89,8 @@ async def run(
     session.create_own()
     how = f"the run is safe and continues with the next worker: {session.command(f'worker {source}')}"
     async with _engine(session, programs, detach=detach) as engine:
-        handle = await engine.start(name, *given, **options)
+        with input_needed(given):
+            handle = await engine.start(name, *given, **options)
         return await _followed(session, handle, name, detach, limit, exit_on_wait, how)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +24,7 @@ from stepwell.cli.options import (
 )
 from stepwell.cli.selection import Bulk, RunsOptions, WhichRuns, matching
 from stepwell.cli.session import CliSession
-from stepwell.errors import InvalidRequest
+from stepwell.errors import InvalidInput, InvalidRequest
 
 if TYPE_CHECKING:
     from stepwell.client import RunHandle
@@ -66,9 +68,10 @@ async def start(
     options |= {"delay": delay} if delay else {}
     given = input_of(input, fields)
     async with session.client() as client:
-        run = await (
-            client.start(workflow, given[0], **options) if given else client.start(workflow, **options)
-        )
+        with input_needed(given):
+            run = await (
+                client.start(workflow, given[0], **options) if given else client.start(workflow, **options)
+            )
     _print_new(session, run)
 
 
@@ -78,6 +81,17 @@ def input_of(text: str | None, fields: list[str]) -> list[Any]:
         base = json_value("--input", text) if text is not None else {}
         return [{**base, **pairs("--field", fields)} if isinstance(base, dict) else base]
     return [json_value("--input", text)] if text is not None else []
+
+
+@contextmanager
+def input_needed(given: list[Any]) -> Iterator[None]:
+    """Say how an input is given, if none was and the workflow refuses that."""
+    try:
+        yield
+    except InvalidInput as error:
+        if not given:
+            error.hint = "give its input: --input JSON, or its fields: -i NAME=VALUE"
+        raise
 
 
 def _print_new(session: CliSession, run: RunHandle[Any]) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -277,12 +277,23 @@ class _Parent:
 
 
 def _files(source: str) -> Iterator[tuple[str, int]]:
-    """Return the Python and graph files beside the source, with the time of their last change."""
+    """Return the Python and graph files beside the source, with the time of their last change.
+
+    Other data, such as an answer that was written there, changes no workflow.
+    """
     path = Path(source if source.endswith(FILES) else source.replace(".", "/"))
     folder = path if path.is_dir() else path.parent
     for file in sorted(folder.glob("*")):
         if file.suffix in FILES:
             try:
-                yield str(file), file.stat().st_mtime_ns
+                changed = file.stat().st_mtime_ns
+                if file.suffix == ".py" or _may_be_graph(file, changed):
+                    yield str(file), changed
             except FileNotFoundError:  # an editor replaces it at this moment
                 continue
+
+
+@lru_cache(maxsize=1000)
+def _may_be_graph(file: Path, changed: int) -> bool:
+    """Whether the file, as it was written then, has nodes."""
+    return b"nodes" in file.read_bytes()
