@@ -83,6 +83,7 @@ INHERITED = {
         "mark_used": "of the server only",
     },
     "Workflows": {"refusal": "the server sends it", "unknown": "the server sends it"},
+    "GraphLibrary": {"drafts": "of the server only: it lists graphs with their nodes"},
     "Webhooks": {
         "deliver": "of the server only: it receives the request",
         "built": "of the database only: what workflows declare",

@@ -67,6 +67,14 @@ class GraphLibrary:
         graphs = await self._graphs()
         return [self._saved(name, versions) for name, versions in graphs.items()]
 
+    async def drafts(self) -> list[tuple[SavedGraph, dict[str, Any]]]:
+        """List the saved graphs with the JSON of their drafts."""
+        graphs = await self._graphs()
+        return [
+            (self._saved(name, versions), msgspec.json.decode(versions["draft"].body))
+            for name, versions in graphs.items()
+        ]
+
     async def get(self, name: str, version: str | int = "draft") -> dict[str, Any]:
         """Return the JSON of a graph: its draft, `published` (the latest) or a version."""
         definitions, version = await self._definitions(name), str(version)
@@ -238,9 +246,10 @@ class GraphLibrary:
             lambda: store.swap_definition(definition, expected=expected)
         )
 
-    async def _graphs(self) -> dict[str, dict[str, Definition]]:
-        """Return the saved graphs by name: `draft` and the published versions of each."""
-        listed = await self._client.store.list_definitions(self._client.workspace)
+    async def _graphs(self, *names: str) -> dict[str, dict[str, Definition]]:
+        """Return the saved graphs by name, or those of these names: `draft` and the published versions."""
+        wanted = [part for name in names for part in (DRAFT + name, name)]
+        listed = await self._client.store.list_definitions(self._client.workspace, *wanted)
         graphs = {d.name.removeprefix(DRAFT): {"draft": d} for d in listed if d.kind == "graph_draft"}
         for definition in listed:
             if definition.kind == "graph" and definition.name in graphs:
@@ -249,10 +258,11 @@ class GraphLibrary:
 
     async def _definitions(self, name: str) -> dict[str, Definition]:
         checked_text(name, "name")
-        graphs = await self._graphs()
+        graphs = await self._graphs(name)
         if name not in graphs:
+            known = ", ".join(await self._graphs())
             raise UnknownWorkflow(
-                f"no graph {excerpt(name)} is saved", hint=f"saved graphs: {', '.join(graphs) or 'none'}"
+                f"no graph {excerpt(name)} is saved", hint=f"saved graphs: {known or 'none'}"
             )
         return graphs[name]
 

@@ -62,10 +62,10 @@ class Workflows:
         return [_info(name, definitions, switches.get(name)) for name in names]
 
     async def versions(self, name: str) -> Sequence[WorkflowVersion]:
-        listed = await self._access.store.list_definitions(self._access.workspace)
-        versions = [d for d in listed if d.name == checked_text(name, "workflow")]
+        access, name = self._access, checked_text(name, "workflow")
+        versions = await access.store.list_definitions(access.workspace, name)
         if not versions or name.startswith(DRAFT):
-            raise self._unknown(name, "", listed)
+            raise await self.unknown(name, "")
         return [
             WorkflowVersion(
                 name=d.name,

@@ -154,10 +154,10 @@ async def list_graphs(
 ) -> GraphList:
     """List the saved graphs."""
     library = caller_of(request).engine.library
-    graphs = [_view(saved) for saved in await library.list()]
-    if nodes:
-        graphs = [graph.model_copy(update={"graph": await library.get(graph.name)}) for graph in graphs]
-    return GraphList(graphs=graphs)
+    if not nodes:
+        return GraphList(graphs=[_view(saved) for saved in await library.list()])
+    drafts = await library.drafts()
+    return GraphList(graphs=[_view(saved).model_copy(update={"graph": graph}) for saved, graph in drafts])
 
 
 async def create_graph(request: Request, response: Response, body: NewGraphBody) -> GraphView:

@@ -431,7 +431,9 @@ class Definitions(Protocol):
         """That version, or the latest one put."""
         ...
 
-    async def list_definitions(self, workspace: str) -> Sequence[Definition]: ...
+    async def list_definitions(self, workspace: str, *names: str) -> Sequence[Definition]:
+        """All versions of these names, or of all without names, in the order in which they were put."""
+        ...
 
     async def drop_definitions(self, workspace: str, *names: str) -> int:
         """Delete all versions of these names; return how many. Existing runs are not affected."""

@@ -51,8 +51,9 @@ class MemoryDefinitions(Tables):
             del self._definitions[key]
         return len(dropped)
 
-    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
-        return [d for d in self._definitions.values() if d.workspace == workspace]
+    async def list_definitions(self, workspace: str, *names: str) -> Sequence[Definition]:
+        own = [d for d in self._definitions.values() if d.workspace == workspace]
+        return [d for d in own if not names or d.name in names]
 
     @transaction("switch")
     async def switch(self, switch: WorkflowSwitch) -> bool:

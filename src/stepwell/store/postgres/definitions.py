@@ -71,8 +71,11 @@ class PgDefinitions:
 
         return await self._db.write("define", self._db.side_slots, work, single=True)
 
-    async def list_definitions(self, workspace: str) -> Sequence[Definition]:
-        rows = await self._reads.fetch("list_definitions", workspace)
+    async def list_definitions(self, workspace: str, *names: str) -> Sequence[Definition]:
+        if names:
+            rows = await self._reads.fetch("list_named_definitions", workspace, list(names))
+        else:
+            rows = await self._reads.fetch("list_definitions", workspace)
         return [Definition(**dict(row)) for row in rows]
 
     async def switch(self, switch: WorkflowSwitch) -> bool:

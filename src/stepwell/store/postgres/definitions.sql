@@ -79,6 +79,14 @@ FROM stepwell.definitions
 WHERE workspace = $1
 ORDER BY put_no;
 
+-- name: list_named_definitions
+SELECT
+    workspace, name, version, kind, hash, body, input_schema, options, title, description, created_at, created_by
+FROM stepwell.definitions
+WHERE workspace = $1
+    AND name = ANY ($2::text[])
+ORDER BY put_no;
+
 -- name: switch
 -- A workflow without a row is enabled. No row comes back if it is as asked for.
 INSERT INTO stepwell.switches AS s (workspace, workflow, enabled, switched_by, reason, at)

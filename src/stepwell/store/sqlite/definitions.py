@@ -34,8 +34,12 @@ def read_definition(session: Session, workspace: str, name: str, version: str = 
     return None if row is None else _definition(row)
 
 
-def list_definitions(session: Session, workspace: str) -> Sequence[Definition]:
-    return [_definition(row) for row in session.rows("list_definitions", workspace)]
+def list_definitions(session: Session, workspace: str, *names: str) -> Sequence[Definition]:
+    if names:
+        rows = session.rows("list_named_definitions", workspace, as_list(list(names)))
+    else:
+        rows = session.rows("list_definitions", workspace)
+    return [_definition(row) for row in rows]
 
 
 def switch(session: Session, switch: WorkflowSwitch) -> bool:

@@ -34,6 +34,13 @@ FROM definitions
 WHERE workspace = ?1
 ORDER BY n;
 
+-- name: list_named_definitions
+SELECT
+    name, version, kind, hash, body, input_schema, options, workspace, title, description, created_at, created_by
+FROM definitions
+WHERE workspace = ?1 AND name IN (SELECT value FROM json_each(?2))
+ORDER BY n;
+
 -- name: read_switch
 SELECT enabled
 FROM switches

@@ -178,7 +178,11 @@ class DefinitionRules:
         assert await read("default", "order", "3") is None
         assert await read("other", "order") is None
         assert [d.content for d in await scene.store.list_definitions("default")] == [one, two, other]
+        assert [d.content for d in await scene.store.list_definitions("default", "pay", "none")] == [other]
+        named = await scene.store.list_definitions("default", "pay", "order")
+        assert [d.content for d in named] == [one, two, other]
         assert list(await scene.store.list_definitions("other")) == []
+        assert list(await scene.store.list_definitions("other", "order")) == []
 
     @pytest.mark.req("K22")
     @checked
