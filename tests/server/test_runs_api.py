@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from stepwell import Context, workflow
 from stepwell.server import history, runs
 from tests.engines import Engines
-from tests.server.served import FLOWS, code, served
+from tests.server.served import FLOWS, code, double, served
 
 
 @pytest.mark.req("A1", "A2")
@@ -160,6 +161,27 @@ async def test_a_page_of_large_runs_is_read_in_parts(
     assert [run["id"] for run in first["runs"] + rest["runs"]] == started[::-1]
     assert (len(first["runs"]), rest["cursor"]) == (5, None)
     assert [run["id"] for run in whole["runs"]] == started[::-1]
+
+
+@workflow
+async def writing(ctx: Context, length: int) -> None:
+    ctx.save("long note", "x" * length)
+    await ctx.step(double, 1)
+
+
+async def test_long_documents_are_cut_in_lists_with_a_link_to_the_whole(memory_engines: Engines) -> None:
+    async with served(memory_engines.new(writing)) as client:
+        run = await client.started("writing", 70_000)
+        await client.ended(run)
+        listed = (await client.get(f"/api/v1/runs/{run}/documents")).json()["documents"][0]["value"]
+        whole = await client.get(listed["url"])
+
+    assert listed == {
+        "truncated": True,
+        "bytes": 70_002,
+        "url": f"/api/v1/runs/{run}/documents/long%20note?version=1",
+    }
+    assert whole.json() == "x" * 70_000
 
 
 async def test_signals_and_decisions_reach_the_run(engines: Engines) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 from fastapi import Path, Query
@@ -209,14 +210,15 @@ async def get_state(request: Request, run_id: RunPath, seq: Seq = None) -> views
 
 
 async def list_checkpoints(request: Request, run_id: RunPath) -> views.CheckpointList:
-    """List the checkpoints of a run, oldest first."""
+    """List the checkpoints of a run, oldest first. A long state is replaced by Truncated."""
+    url = f"{_root(request)}/api/v1/runs/{run_id}/state"
     run = await caller_of(request).handle(run_id)
     return views.CheckpointList(
         checkpoints=[
             views.CheckpointView(
                 version=point.version,
                 place=point.place,
-                state=views.plain(point.state),
+                state=_shown(point.state, f"{url}?seq={point.seq}"),
                 documents=list(point.documents),
                 transition=point.transition,
                 seq=point.seq,
@@ -229,7 +231,8 @@ async def list_checkpoints(request: Request, run_id: RunPath) -> views.Checkpoin
 
 
 async def list_documents(request: Request, run_id: RunPath, seq: Seq = None) -> views.DocumentList:
-    """List the latest version of each document of a run."""
+    """List the latest version of each document of a run. A long value is replaced by Truncated."""
+    url = f"{_root(request)}/api/v1/runs/{run_id}/documents"
     run = await caller_of(request).handle(run_id)
     return views.DocumentList(
         documents=[
@@ -238,7 +241,7 @@ async def list_documents(request: Request, run_id: RunPath, seq: Seq = None) -> 
                 name=document.name,
                 version=document.version,
                 type=document.type,
-                value=views.plain(document.value),
+                value=_shown(document.value, f"{url}/{quote(document.name)}?version={document.version}"),
                 path=document.path,
                 seq=document.seq,
                 at=views.moment(document.at) or views.BEGINNING,
@@ -296,6 +299,10 @@ async def why_run(request: Request, run_id: RunPath) -> views.ReasonView:
     """Explain exactly why a run does not move."""
     reason = await (await caller_of(request).handle(run_id)).why()
     return views.ReasonView(code=reason.code, text=reason.text, until=views.moment(reason.until))
+
+
+def _shown(value: Any, url: str) -> Any:
+    return views.shown(msgspec.json.encode(value), views.SHOWN_MAX, url)
 
 
 async def _head(request: Request, run_id: str) -> int:

@@ -130,6 +130,21 @@ export function documentsQuery(id: string, seq: number) {
   });
 }
 
+export function documentQuery(id: string, name: string, version: number, enabled: boolean) {
+  return queryOptions({
+    queryKey: ["document", id, name, version],
+    queryFn: ({ signal }) =>
+      ask(
+        api.GET("/api/v1/runs/{run_id}/documents/{name}", {
+          params: { path: { run_id: id, name }, query: { version } },
+          signal,
+        }),
+      ),
+    enabled,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
 export const workflowsQuery = queryOptions({
   queryKey: ["workflows"],
   queryFn: ({ signal }) => ask(api.GET("/api/v1/workflows", { signal })),

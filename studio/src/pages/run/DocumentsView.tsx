@@ -1,6 +1,8 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { FileText } from "lucide-react";
-import { documentsQuery } from "../../api/queries";
+import { useState } from "react";
+import type { Schemas } from "../../api/client";
+import { documentQuery, documentsQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { JsonView } from "../../components/JsonView";
 import type { RunAt } from "./RunPage";
@@ -27,9 +29,28 @@ export function DocumentsView({ at }: { at: RunAt }) {
               seq {document.seq}
             </button>
           </h2>
-          <JsonView value={document.value} name={document.name} />
+          <DocumentValue run={at.run.id} document={document} />
         </section>
       ))}
     </div>
   );
+}
+
+/** A value; a long one is loaded when somebody asks for it. */
+function DocumentValue({ run, document }: { run: string; document: Schemas["DocumentView"] }) {
+  const [wanted, setWanted] = useState(false);
+  const bytes = (document.value as { truncated?: unknown; bytes?: unknown } | null)?.bytes;
+  const truncated = (document.value as { truncated?: unknown } | null)?.truncated === true;
+  const whole = useQuery(documentQuery(run, document.name, document.version, truncated && wanted));
+  if (truncated && whole.data === undefined) {
+    return (
+      <p className="t2 row g1">
+        {Math.round(Number(bytes) / 1024).toLocaleString("en")} KB, not loaded.
+        <button type="button" className="btn sm" disabled={wanted} onClick={() => setWanted(true)}>
+          Load full
+        </button>
+      </p>
+    );
+  }
+  return <JsonView value={truncated ? whole.data : document.value} name={document.name} />;
 }
