@@ -195,6 +195,7 @@ async def test_readiness_follows_the_database(postgres_cluster: Cluster) -> None
         finally:
             postgres_cluster.start()
         assert (answer.status_code, code(answer)) == (503, "STORE_UNAVAILABLE")
+        assert "by itself" in answer.json()["hint"]
         assert (await client.get("/healthz")).status_code == 200
 
         async def ready() -> bool:

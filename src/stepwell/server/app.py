@@ -78,6 +78,7 @@ class ServerApp(FastAPI):
         self.state.bulk = BulkJobs(engine)
         self.state.list_feeds = dict[str, ListFeed]()  # by workspace
         self.state.code_workflows = set()
+        self.state.node_types = None
         self.table = (
             *(*routes.ANONYMOUS, *routes.RUNS, *routes.EVENTS, *routes.WORKFLOWS),
             *(

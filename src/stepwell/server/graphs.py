@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.authoring.drawing import drawn
+from stepwell.authoring.graphs.nodes.registry import NodeRegistry
 from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.runs import Key, WhoBody, idempotency_key, url_of
@@ -37,7 +38,14 @@ class TryBody(WhoBody):
 
 async def list_node_types(request: Request) -> NodeTypeList:
     """List the node types of this server, with the JSON Schema of their data."""
-    registry = caller_of(request).engine.graphs.registry
+    state, registry = request.app.state, caller_of(request).engine.graphs.registry
+    if state.node_types is None or len(state.node_types.types) != len(registry.names):
+        state.node_types = _node_types(registry)  # the same for everybody, and it takes a while
+    types: NodeTypeList = state.node_types
+    return types
+
+
+def _node_types(registry: NodeRegistry) -> NodeTypeList:
     return NodeTypeList(
         types=[
             NodeTypeView(

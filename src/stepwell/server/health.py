@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from stepwell.server.access import Access
 from stepwell.server.live import Streams
-from stepwell.server.readiness import NotReady, check_ready
+from stepwell.server.readiness import STOPPING, NotReady, check_ready
 from stepwell.server.refusal import Refusal
 
 
@@ -29,11 +29,13 @@ async def readyz(request: Request) -> HealthView:
     engine, streams = request.app.state.engine, request.app.state.streams
     assert isinstance(streams, Streams)
     if streams.draining:
-        raise Refusal(503, "DRAINING", "the server is stopping", headers={"Retry-After": "1"})
+        raise Refusal(503, "DRAINING", "the server is stopping", hint=STOPPING, headers={"Retry-After": "1"})
     try:
         await check_ready(engine)
     except NotReady as reason:
-        raise Refusal(503, reason.code, reason.message, headers={"Retry-After": "1"}) from None
+        raise Refusal(
+            503, reason.code, reason.message, hint=reason.hint, headers={"Retry-After": "1"}
+        ) from None
     return HealthView(status="ready")
 
 

@@ -10,18 +10,22 @@ from stepwell.errors import StepwellError
 _SECONDS = 3.0
 
 
-class NotReady(Exception):
-    """Why it cannot, as a code and a sentence."""
+STOPPING = "send requests to another server of this database, or wait for the next one here"
+_AGAIN = "it is ready again by itself as soon as the database answers"
 
-    def __init__(self, code: str, message: str) -> None:
+
+class NotReady(Exception):
+    """Why it cannot, as a code and a sentence, and what helps."""
+
+    def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code, self.message, self.hint = code, message, hint
 
 
 async def check_ready(engine: Engine) -> None:
     """Raise NotReady if the database does not answer, has another schema, or the worker is broken."""
     if not engine.is_open:
-        raise NotReady("DRAINING", "the process is stopping")
+        raise NotReady("DRAINING", "the process is stopping", STOPPING)
     try:
         async with asyncio.timeout(_SECONDS):
             schema = await engine.store.read_schema()
@@ -30,8 +34,9 @@ async def check_ready(engine: Engine) -> None:
             raise NotReady(
                 "SCHEMA_MISMATCH",
                 f"the database has schema {schema.stored}, this process knows {schema.known}",
+                "deploy the version of Stepwell that knows it; `stepwell db info` shows both",
             )
     except TimeoutError:
-        raise NotReady("STORE_UNAVAILABLE", "the database does not answer") from None
+        raise NotReady("STORE_UNAVAILABLE", "the database does not answer", _AGAIN) from None
     except StepwellError as error:
-        raise NotReady(error.code, (type(error).__doc__ or "").strip()) from error
+        raise NotReady(error.code, (type(error).__doc__ or "").strip(), _AGAIN) from error

@@ -199,12 +199,19 @@ def _of_stepwell(error: StepwellError, request: HTTPConnection) -> Response:
         status,
         error.code,
         message,
-        hint="" if isinstance(error, errors.StoreError) else error.hint,
+        hint=_store_hint(status) if isinstance(error, errors.StoreError) else error.hint,
         field=context.pop("field", ""),
         fields=_graph_problems(error),
         context={name: shortened(value) for name, value in context.items()},
         headers=headers,
     )
+
+
+def _store_hint(status: int) -> str:
+    """Say what a caller can do, who cannot reach the database."""
+    if status == 503:
+        return "try again in a moment: the server reconnects by itself"
+    return "ask the operator of the server: its log has the reason, under this request id"
 
 
 def _graph_problems(error: StepwellError) -> list[FieldProblem]:

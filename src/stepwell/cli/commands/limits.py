@@ -58,7 +58,8 @@ async def set_(
     if session.out.as_json:
         session.out.json({"kind": kind, "name": name, "limit": limit, "hold": hold})
     else:
-        session.out.say(f"at most {limit} runs of {kind} {name}, from the next claim on")
+        runs = "1 run" if limit == 1 else f"{limit} runs"
+        session.out.say(f"at most {runs} of {kind} {name}, from the next claim on")
 
 
 @commands.add("drop", "stepwell limits drop workflow fulfil")
