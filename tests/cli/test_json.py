@@ -73,6 +73,7 @@ CALLS: dict[str, list[str]] = {
     "approvals list": [],
     "approvals show": ["APPROVING"],
     "approvals remind": ["APPROVING"],
+    "approvals link": ["APPROVING", "--assignee", "ann"],
     "approvals reassign": ["APPROVING", "ann", "role:finance"],
     "approvals approve": ["APPROVING", "--role", "finance"],
     "runs decide": ["DECIDING", '"yes"', "--by", "ann"],

@@ -67,7 +67,7 @@ class GraphLibrary:
         graphs = await self._graphs()
         return [self._saved(name, versions) for name, versions in graphs.items()]
 
-    async def drafts(self) -> list[tuple[SavedGraph, dict[str, Any]]]:
+    async def drafts(self) -> Sequence[tuple[SavedGraph, dict[str, Any]]]:
         """List the saved graphs with the JSON of their drafts."""
         graphs = await self._graphs()
         return [

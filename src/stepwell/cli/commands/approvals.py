@@ -1,4 +1,4 @@
-"""`stepwell approvals list | show | approve | deny | reassign | remind`: what people have to decide."""
+"""`stepwell approvals list | show | approve | deny | link | reassign | remind`: what people decide."""
 
 from __future__ import annotations
 
@@ -205,6 +205,41 @@ def _word(form: Any, *, approved: bool) -> Any:
     if isinstance(form, dict) and form.get("type") == "boolean":
         return approved
     return "approved" if approved else "denied"
+
+
+@commands.add(
+    "link",
+    "stepwell approvals link @waiting --assignee ann",
+    "stepwell approvals link @waiting --assignee ben --role finance --expires 2d",
+)
+async def link(
+    session: CliSession,
+    run: Run,
+    assignee: Annotated[str, typer.Option("--assignee", metavar="NAME", help="Who decides with it.")],
+    path: Path = "",
+    role: Annotated[
+        list[str], typer.Option("--role", metavar="ROLE", help="Role that the assignee has.")
+    ] = [],
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="DURATION", help="How long it is valid.", show_default=True)
+    ] = "7d",
+    by: By = "",
+) -> None:
+    """Create a link with which one person decides an open approval once, without a key."""
+    async with session.client() as client:
+        handle = await session.run(client, run)
+        new = await handle.approval_link(
+            assignee, path=path, roles=role, expires=expires, by=by or session.user
+        )
+        root = client.connection.address.root if session.remote else ""  # type: ignore[attr-defined]
+    page = f"{root}/approve#{new.text}"
+    if session.out.as_json:
+        shown = {"run": handle.id, "path": new.credential.path, "assignee": assignee, "secret": new.text}
+        session.out.json({**shown, "expires_at": time_text(new.credential.expires_at), "page": page})
+        return
+    session.out.line(page)
+    where = "" if session.remote else "; put the address of your server before it"
+    session.out.say(f"{assignee} decides with it once; it is shown here and never again{where}")
 
 
 @commands.add("reassign", "stepwell approvals reassign @waiting ann role:finance --reason 'ben is away'")
