@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.cli import main
+from stepwell.cli import main, session
 from stepwell.cli.session import redacted
-from tests.engines import Engines
-from tests.server.served import TOKEN, served
+from tests.engines import Engines, until
+from tests.server.served import FLOWS, TOKEN, served
 
 FLOW = """
 from stepwell import Context, workflow
@@ -104,6 +104,23 @@ async def test_a_wrong_key_says_how_to_give_one(
 
     assert code == 5
     assert "--api-key KEY, or set STEPWELL_API_KEY" in capsys.readouterr().err
+
+
+@pytest.mark.req("C1", "A5")
+async def test_a_watch_whose_server_goes_away_says_so(
+    sqlite: Engines, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_RETRY_SECONDS", 0.2)
+    async with served(sqlite.new(*FLOWS)) as server:
+        run = await server.started("listening", 1)
+        await server.waiting(run)
+        words = ["watch", run, "--server", server.url, "--api-key", TOKEN]
+        watching = asyncio.create_task(asyncio.to_thread(main, words))
+        await until(lambda: server.app.state.streams.open)
+    code = await watching
+
+    assert code == 6
+    assert "cannot be reached" in capsys.readouterr().err
 
 
 @pytest.mark.req("C1")

@@ -72,6 +72,8 @@ def exit_code(error: StepwellError) -> int:
 
 def report(error: Exception, *, as_json: bool) -> int:
     """Print an error on stderr; with --json as one JSON object, so that stdout stays empty."""
+    while isinstance(error, ExceptionGroup) and error.split(StepwellError)[1] is None:
+        error = error.exceptions[0]  # of tasks that ended together
     if not isinstance(error, StepwellError):
         return _report_bug(error)
     if as_json:

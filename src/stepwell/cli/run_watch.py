@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from stepwell.errors import NotEndedYet
 from stepwell.system import SystemClock
 
 if TYPE_CHECKING:
-    from stepwell.client import RunHandle
+    from stepwell.client import RunEvent, RunHandle
 
 _SETTLED = 0.2  # seconds without an event: what was read is the present
 _LATE = 2.0  # seconds after which a run that has not begun is explained
@@ -54,18 +54,18 @@ class RunWatch:
         with self._shown() as update:
             async with asyncio.TaskGroup() as group:
                 late = group.create_task(self._explain_late())
-                code = await self._take_all(update, exit_on_wait=exit_on_wait)
+                code = await self._take_all(group, update, exit_on_wait=exit_on_wait)
                 late.cancel()
         if code is None:
             self._say_end()
             code = _CODES.get(self.tree.status, failure.FAILED)
         return code
 
-    async def _take_all(self, update: Update, *, exit_on_wait: bool) -> int | None:
+    async def _take_all(self, group: asyncio.TaskGroup, update: Update, *, exit_on_wait: bool) -> int | None:
         events = aiter(self._handle.events(follow=True))
         opened: StepLine | None = None  # the last wait, until it is known whether it was answered long ago
         while True:
-            coming = asyncio.ensure_future(anext(events, None))
+            coming = group.create_task(_next(events))
             try:
                 if opened is not None and not (await asyncio.wait({coming}, timeout=_SETTLED))[0]:
                     if not opened.settled and (exit_on_wait or not self._live):
@@ -200,3 +200,7 @@ class RunWatch:
             f"  cancel: {self._session.command(f'runs cancel {run}')}"
         )
         return failure.INTERRUPTED
+
+
+async def _next(events: AsyncIterator[RunEvent]) -> RunEvent | None:
+    return await anext(events, None)
