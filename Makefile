@@ -84,7 +84,7 @@ quick: setup
 
 test: setup studio
 	@$(BIN)/python -m tools.studio test
-	STEPWELL_ROTATION=$(ROTATION) $(PYTEST)
+	STEPWELL_ROTATION=$(ROTATION) $(PYTEST) --durations=20 --durations-min=5
 
 test-all: setup studio
 	@$(BIN)/python -m tools.studio test

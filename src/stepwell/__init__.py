@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from stepwell.authoring.machines.machine import Machine
     from stepwell.authoring.machines.transition import transition
     from stepwell.channels.mail import MailChannel
-    from stepwell.channels.notices import Notices
     from stepwell.channels.webhook import WebhookChannel
     from stepwell.client import Client, RunEvent, RunHandle
     from stepwell.client.rates import StartRate
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from stepwell.engine.stateless import run_stateless
     from stepwell.errors import Permanent, RetryAfter, RunFailed, StepError, StepwellError, WaitTimedOut
     from stepwell.http_client.client import HttpClient, connect
+    from stepwell.notifications.settings import Notifications
     from stepwell.server.app import asgi
     from stepwell.settings import Settings
     from stepwell.sync_client import SyncClient, SyncRunHandle
@@ -70,7 +70,7 @@ _WHERE = {
     "ModelAnswer": "authoring.ask_model",
     "NodeError": "authoring.graphs.errors",
     "NodeResult": "authoring.graphs.nodes.steps",
-    "Notices": "channels.notices",
+    "Notifications": "notifications.settings",
     "Permanent": "errors",
     "Record": "domain.records",
     "Retry": "domain.retry",
@@ -137,7 +137,7 @@ __all__ = [
     "ModelAnswer",
     "NodeError",
     "NodeResult",
-    "Notices",
+    "Notifications",
     "Permanent",
     "Record",
     "Retry",

@@ -28,7 +28,6 @@ from typing import (
 from msgspec.structs import replace
 
 from stepwell.authoring.conditions import check_condition, holds
-from stepwell.channels.notices import Notices
 from stepwell.client import Client, RunHandle
 from stepwell.client.declared_triggers import DeclaredTriggers
 from stepwell.client.graph_runs import GraphRuns
@@ -50,6 +49,7 @@ from stepwell.errors import (
     SettingsInvalid,
     excerpt,
 )
+from stepwell.notifications.settings import Notifications
 from stepwell.secrets.keyring import Keyring
 from stepwell.secrets.opener import SecretOpener
 from stepwell.secrets.redactor import Redactor
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from stepwell.databases.connections import Connections
     from stepwell.handlers.code import Sandboxes
     from stepwell.handlers.records import RecordHandlers
-    from stepwell.notices.loop import NoticeLoop
+    from stepwell.notifications.loop import NotificationLoop
     from stepwell.outbound.client import OutboundClient
     from stepwell.outbound.request import OutboundRules
     from stepwell.providers.provider import Provider, Providers
@@ -98,7 +98,7 @@ class Engine(Client):
     `outbound` opens private networks to `http` nodes; by default `STEPWELL_OUTBOUND_ALLOW` does.
     `connections` are the databases of `query` nodes by name; by default `STEPWELL_CONNECTION_<NAME>`.
     `channels` are what `notify` sends through, by name; by default `STEPWELL_CHANNEL_<NAME>`.
-    `notices` says who hears of approvals, and where people reach the server; by default
+    `notifications` says who hears of approvals, and where people reach the server; by default
     `STEPWELL_APPROVALS_CHANNEL`, `STEPWELL_ADDRESSES` and `STEPWELL_PUBLIC_URL`.
     `providers` are those of `ai` nodes and `ask_model` by name; by default `STEPWELL_PROVIDER_<NAME>`.
     `keyring` seals and opens secrets; by default `STEPWELL_SECRETS_KEY` or `STEPWELL_SECRETS_KEY_FILE`.
@@ -124,7 +124,7 @@ class Engine(Client):
         outbound: OutboundRules | None = None,
         connections: Mapping[str, str] | None = None,
         channels: Mapping[str, Channel | str] | None = None,
-        notices: Notices | None = None,
+        notifications: Notifications | None = None,
         providers: Mapping[str, Provider | Mapping[str, Any]] | None = None,
         keyring: Keyring | None = None,
     ) -> None:
@@ -158,11 +158,11 @@ class Engine(Client):
         self._connections: Connections | None = None
         self._channels_given = channels
         self._channels: Channels | None = None
-        self.notices = notices or Notices.from_env()
+        self.notifications = notifications or Notifications.from_env()
         self._described_providers = providers
         self._providers: Providers | None = None
         if providers is not None:
-            self._named_providers()  # refuses what is not one
+            self._named_providers()  # raises if it is not a key
         self._programs = _by_needs(self._program(workflow) for workflow in _listed("workflows", workflows))
         if self._nodes:
             _ = self.graphs  # a worker executes custom nodes as steps when they are on its queues
@@ -170,7 +170,7 @@ class Engine(Client):
         self._works, self._replay_always = worker, replay_always
         self._task: asyncio.Task[None] | None = None
         self._noticing: asyncio.Task[None] | None = None
-        self.notice_loop: NoticeLoop | None = None
+        self.notice_loop: NotificationLoop | None = None
         self._beginning = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # that opened the engine, while it is open
         self.worker: Worker | None = None
@@ -207,7 +207,7 @@ class Engine(Client):
         return workflow
 
     def _provided_steps(self) -> dict[str, StepSpec]:
-        """Return what the built-in nodes that reach the outside do in this engine's worker."""
+        """Return the steps of built-in nodes that call other systems, as this engine's worker runs them."""
         from stepwell.handlers.code import code_steps
         from stepwell.handlers.http import http_step
         from stepwell.handlers.notify_node import notify_node_step
@@ -232,7 +232,7 @@ class Engine(Client):
         return self._sandboxes
 
     def _record_steps(self) -> dict[str, StepSpec]:
-        """Return what steps and nodes of records do in this engine's worker."""
+        """Return the steps that read and change records, as this engine's worker runs them."""
         from stepwell.handlers.records import record_steps
 
         return {step.name: step for step in record_steps(self._record_handlers())}
@@ -264,7 +264,7 @@ class Engine(Client):
         return self._channels
 
     async def _channel_secret(self, name: str) -> str:
-        """Open a secret of a channel: it is the operator's, so not of the workspace of a run."""
+        """Open the secret of a channel. It belongs to the operator, not to the workspace of a run."""
         return await self.secret_opener.value(self.workspace, name)
 
     def _named_providers(self) -> Providers:
@@ -275,7 +275,7 @@ class Engine(Client):
         return self._providers
 
     def _model_step(self) -> StepSpec:
-        """Return the step that asks models. What it needs is loaded when a model is first asked."""
+        """Return the step that asks models. The library is loaded when a model is first asked."""
 
         async def ask(step: StepContext, request: dict[str, Any]) -> Any:
             from stepwell.handlers.ai import ModelStep
@@ -360,7 +360,7 @@ class Engine(Client):
                 hint="open it once; sync code opens its own client: SyncClient(database)",
             )
         self._loop = asyncio.get_running_loop()
-        self.worker = self._task = self._noticing = None  # those of an earlier loop ended with it
+        self.worker = self._task = self._noticing = None  # tasks of an earlier loop ended with it
         self.starter = self._store
         self.notifier.clear()
         try:
@@ -384,7 +384,7 @@ class Engine(Client):
             raise
 
     async def _declare(self, program: Program) -> None:
-        """Let the triggers exist that a workflow declares; an older version leaves them alone."""
+        """Create, change and remove the triggers that a workflow declares; an older version changes none."""
         name, version = program.definition.name, program.definition.version
         latest = await self.store.read_definition(self.workspace, name, "")
         if latest is not None and latest.version == version:
@@ -416,36 +416,38 @@ class Engine(Client):
         # The parts of the worker live in its own task group; this task is the parent of that group.
         self._task = asyncio.get_running_loop().create_task(worker.run())
         self._task.add_done_callback(self._worker_ended)
-        self.begin_notices()
+        self.begin_notifications()
         if self._graphs is not None:
             self.begin_probe()
         self.starter = worker.local_starts  # the worker claims what it has slots for, which saves a call
 
     def begin_probe(self) -> None:
-        """Try what code of several workspaces would reach here. Workers and servers do when they start."""
+        """Try what the code of other workspaces could reach here, at the start of a worker or server."""
         if self._works and isinstance(self._clock, SystemClock):
             self._own_sandboxes().begin_probe()
 
-    def begin_notices(self) -> None:
-        """Send notifications and check alerts, until the engine is closed. Workers and servers do."""
+    def begin_notifications(self) -> None:
+        """Send notifications and check alerts until the engine is closed. Workers and servers do so."""
         if self._noticing is not None or not isinstance(self._clock, SystemClock):
-            return  # not in virtual time, where nothing may happen by itself
+            return  # not in virtual time, where nothing happens by itself
         if getattr(self._store, "is_sealed", False):
-            return  # who cannot read a run cannot say what it waits for
-        from stepwell.notices.alerts import AlertChecks
-        from stepwell.notices.approvals import ApprovalNotices
-        from stepwell.notices.loop import NoticeLoop
-        from stepwell.notices.sender import NotificationSender
+            return  # without the codec, the text of an approval cannot be read
+        from stepwell.notifications.alerts import AlertChecks
+        from stepwell.notifications.approvals import ApprovalNotifications
+        from stepwell.notifications.loop import NotificationLoop
+        from stepwell.notifications.sender import NotificationSender
 
         channels = self._named_channels()
-        if self.notices.approvals and self.notices.approvals not in channels.named:
+        if self.notifications.approvals and self.notifications.approvals not in channels.named:
             _log.warning(
                 "approvals are announced through channel %s, which this process does not have",
-                self.notices.approvals,
+                self.notifications.approvals,
             )
-        approvals = ApprovalNotices(self, self.notices)
-        sender = NotificationSender(self.store, channels, approvals, self.notices)
-        self.notice_loop = NoticeLoop(self.store, self.notifier, self._clock, AlertChecks(self.store), sender)
+        approvals = ApprovalNotifications(self, self.notifications)
+        sender = NotificationSender(self.store, channels, approvals, self.notifications)
+        self.notice_loop = NotificationLoop(
+            self.store, self.notifier, self._clock, AlertChecks(self.store), sender
+        )
         # The parts of the loop live in its own task group; this task is the parent of that group.
         self._noticing = asyncio.get_running_loop().create_task(self.notice_loop.run())
 
@@ -471,7 +473,7 @@ class Engine(Client):
             queues=self._queues,
             replay_always=self._replay_always,
             workspace=self.workspace,
-            approvals_channel=self.notices.approvals,
+            approvals_channel=self.notifications.approvals,
             **values,
         )
 

@@ -217,14 +217,14 @@ class SecretCorrupt(SecretUnreadable):
     hint = "give this process the key that sealed it, or set the secret again"
 
 
-class Unsigned(InvalidRequest):
+class InvalidSignature(InvalidRequest):
     """The request does not prove that it comes from the sender of this webhook."""
 
     code = "SIGNATURE"
     hint = "sign the raw bytes of the body with the secret of this webhook"
 
 
-class Outdated(Unsigned):
+class InvalidTimestamp(InvalidSignature):
     """The time at which the request was signed is missing, or too far from now."""
 
     code = "TIMESTAMP"

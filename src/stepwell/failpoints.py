@@ -1,8 +1,8 @@
 """Failpoints: named moments in every transaction where a test can kill, stop or break the process.
 
-`STEPWELL_FAILPOINTS="commit.mid=kill:3,claim.after=raise"` acts on the third hit of the first and the
-first hit of the second. Without the variable `hit` is None, and stores skip it:
-`if failpoints.hit: failpoints.hit("commit.mid")`.
+`STEPWELL_FAILPOINTS="commit.mid=kill:3,claim.after=raise"` acts on the third hit of the first and the first
+hit of the second. Without the variable `hit` is None, and stores skip it: `if failpoints.hit:
+failpoints.hit("commit.mid")`.
 """
 
 from __future__ import annotations

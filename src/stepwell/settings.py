@@ -39,14 +39,14 @@ class Settings:
     lost_leases_max: int = 3  # owners that a run may lose at one place before it fails as WORKER_CRASHED
     keep_ended_seconds: float | None = None  # remove runs this long after their end; None: never
     direct_calls: DirectCalls = "warn"  # a step called in workflow code without ctx.step: "warn" or "error"
-    step_inputs: StepInputs = (
-        "off"  # whether the log keeps the arguments of steps for the trace: "on" or "off"
+    step_inputs: StepInputs = "off"  # keep the arguments of steps in the log, for the trace: "on" or "off"
+    step_logs: Capture = "all"  # keep a step's output: "all", only "logging", or "off"
+    step_log_bytes_max: int = 256 * 1024  # for one attempt; the rest is cut off
+    step_timeout_seconds: float | None = 300.0  # for steps and transitions without timeout=; None: no timeout
+    graph_timeout_seconds: float | None = (
+        1800.0  # for graphs without maxExecutionMs; suspended time does not count
     )
-    step_logs: Capture = "all"  # what to keep of a step's output: "all", only "logging", or "off"
-    step_log_bytes_max: int = 256 * 1024  # of one attempt; the rest is cut off
-    step_timeout_seconds: float | None = 300.0  # of steps and transitions without timeout=; None: none
-    graph_timeout_seconds: float | None = 1800.0  # of graphs without maxExecutionMs: time not suspended
-    suspension_seconds: float | None = 86_400.0  # of waits in graphs without timeoutMs and suspendTtlMs
+    suspension_seconds: float | None = 86_400.0  # for waits in graphs without timeoutMs and suspendTtlMs
     history_warn: int = 50_000  # events since a run began, continued as new or reached a place
     history_max: int = 500_000  # a run with more fails with HISTORY_LIMIT
 
@@ -83,7 +83,7 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None, **options: float | str | None) -> Settings:
-        """Arguments override STEPWELL_* variables, which override the defaults."""
+        """Read settings: arguments override STEPWELL_* variables, which override the defaults."""
         source = os.environ if env is None else env
         values: dict[str, float | str | None] = {}
         for field in fields(cls):

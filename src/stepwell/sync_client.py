@@ -171,7 +171,7 @@ class _LoopThread:
 
 
 class _Mirror(Generic[Target_co]):
-    """The verbs of an async object, for sync code."""
+    """Offers the verbs of an async object to sync code."""
 
     def __init__(self, thread: _LoopThread, target: Target_co) -> None:
         self._thread = thread
@@ -184,7 +184,7 @@ class _Mirror(Generic[Target_co]):
 def _verb(
     verb: Callable[Concatenate[Target_co, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[_Mirror[Target_co], P], T]:
-    """Mirror a verb: the same parameters, and its result instead of something to await."""
+    """Mirror a verb: the same parameters, and its result without `await`."""
 
     @wraps(verb)
     def call(mirror: _Mirror[Target_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -197,7 +197,7 @@ def _verb(
 def _iterator(
     verb: Callable[Concatenate[Target_co, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[_Mirror[Target_co], P], Iterator[T]]:
-    """Mirror a verb that is read with `async for`, to be read with `for`."""
+    """Mirror a verb that is read with `async for` as one that is read with `for`."""
 
     @wraps(verb)
     def call(mirror: _Mirror[Target_co], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -324,7 +324,7 @@ class SyncSchedules(_Mirror[Schedules]):
     preview = _verb(Schedules.preview)
 
     def trigger(self, name: str, *, key: str = "", by: str = "") -> SyncRunHandle[Any]:
-        """Start a run of the schedule now, paused or not; its slot is the current time."""
+        """Start a run of the schedule now, even if it is paused. Its slot is the current time."""
         return SyncRunHandle(self._thread, self._call(self._target.trigger(name, key=key, by=by)))
 
 
@@ -493,7 +493,7 @@ class SyncClient(_Mirror[Client]):
 
     @property
     def alerts(self) -> SyncAlerts:
-        """What the workers look out for, and report through a channel."""
+        """Problems that the workers watch for and report through a channel."""
         return SyncAlerts(self._thread, self._target.alerts)
 
     @property

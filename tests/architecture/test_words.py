@@ -54,6 +54,7 @@ SMALL: dict[str, str] = {
     "src/stepwell/handlers/wait.py": "a node type has a module",
     "src/stepwell/server/exposition.py": "the text format, apart from what is measured",
     "src/stepwell/server/health.py": "the routes that anybody may call",
+    "src/stepwell/server/holds.py": "the routes of a noun have a module",
     "src/stepwell/store/encoded_tags.py": "the one value that is encoded in two ways",
     "src/stepwell/store/memory/access.py": _MIRROR,
     "src/stepwell/store/memory/holds.py": _MIRROR,

@@ -43,25 +43,25 @@ Messages = str | Sequence[Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer(Generic[T]):
-    """What a model answered, and what that took."""
+    """A model's answer, and what it took to get it."""
 
     answer: T
     model: str
-    turns: int  # how often it was asked
+    turns: int  # requests that were made
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A step or workflow that a model may call, with what the model learns of it.
+    """A step or workflow that a model may call, and how it is described to the model.
 
-    `Tool(run=find_order)` is the same as the step `find_order` alone.
+    `Tool(run=find_order)` is the same as passing the step `find_order` itself.
     """
 
     run: Any
     name: str = ""
     description: str = ""
-    input: Mapping[str, Any] | None = field(default=None)  # JSON Schema; by default that of its parameters
+    input: Mapping[str, Any] | None = field(default=None)  # JSON Schema; by default that of the parameters
 
 
 @overload
@@ -124,7 +124,7 @@ async def ask_model(ctx: Context, prompt: Messages, **options: Any) -> ModelAnsw
 
 
 def ask_model_sync(ctx: SyncContext, prompt: Messages, **options: Any) -> ModelAnswer[Any]:
-    """The same for a plain function; its tools run one after the other. Options are those of `ask_model`."""
+    """`ask_model` for a plain function. Its tools run one after the other."""
     chat = _Chat(prompt, **options)
     after: Next | None = None
     while not isinstance(after, Answered):
@@ -137,7 +137,7 @@ def ask_model_sync(ctx: SyncContext, prompt: Messages, **options: Any) -> ModelA
 
 
 class _PendingCall:
-    """One call of a tool, ready to be made."""
+    """A call of a tool, ready to run."""
 
     def __init__(self, tool: _OfferedTool, call: ToolCall) -> None:
         self.tool = tool
@@ -176,7 +176,7 @@ def _call_tool_sync(ctx: SyncContext, pending: _PendingCall, chat: _Chat) -> Too
 
 
 class _OfferedTool:
-    """A tool as the model knows it, and as it is called."""
+    """A tool: how the model sees it, and how it is called."""
 
     def __init__(self, given: Any) -> None:
         tool = given if isinstance(given, Tool) else Tool(run=given)
@@ -206,7 +206,7 @@ class _OfferedTool:
         return {"name": self.name, "description": self._text, "input": self._schema}
 
     def arguments(self, input: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a step, of its parameters' types."""
+        """Return the arguments of a step, converted to the types of its parameters."""
         assert self._spec is not None
         data = msgspec.json.encode({"args": [], "kwargs": dict(input)})
         return decode_arguments(self._spec, data)[1]
@@ -217,7 +217,7 @@ class _OfferedTool:
 
 
 class _Chat:
-    """A conversation in workflow code: what is asked, and what comes of it."""
+    """A conversation in workflow code: it sends requests, calls tools and returns the answer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Conditions of triggers: expressions over what happened. The language is loaded when one is first read."""
+"""Conditions of triggers: expressions over an event. The expression language is loaded on first use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stepwell.errors import InvalidInput, excerpt
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
-    """Whether the condition of a trigger is true of what it knows."""
+    """Return whether a trigger's condition is true for these values."""
     from stepwell.authoring.graphs.expressions import compile_expression
 
     return compile_expression(condition).truth(values)
 
 
 def check_condition(condition: str) -> None:
-    """Raise BadExpression, or InvalidInput, if a trigger cannot have this condition."""
+    """Raise BadExpression or InvalidInput if the condition of a trigger is wrong."""
     from stepwell.authoring.graphs.expressions import compile_expression
 
     strange = sorted(compile_expression(condition).names - {"trigger"})

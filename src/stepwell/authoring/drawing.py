@@ -11,7 +11,7 @@ from stepwell.errors import NotDrawn
 
 
 def drawn(definition: Definition, format: Literal["mermaid", "svg"]) -> str:
-    """Draw a graph or a machine. A function has no shape before it runs: NotDrawn."""
+    """Draw a graph or a machine. Raises NotDrawn for a function, which has no shape before it runs."""
     if definition.kind.startswith("graph"):
         from stepwell.authoring.graphs.format import drawing as graphs
 

@@ -1,4 +1,4 @@
-"""The step that asks a model once, for workflows; a worker has its function (`handlers/ai.py`)."""
+"""The step that sends one request to a model. Its function is in `handlers/ai.py`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stepwell.domain.retry import Retry
 from stepwell.domain.steps import StepSpec, parameter_codecs
 from stepwell.errors import StepNotBegun
 
-_LATE = 5.0  # the step's own timeout: the request ends before
+_LATE = 5.0  # added to the step's timeout: the request times out earlier
 
 
 def model_step(*, retry: Retry, seconds: float, queue: str = "") -> StepSpec:
-    """Return the step; `seconds` is how long one request may take."""
+    """Return the step; `seconds` is the timeout of one request."""
     return StepSpec(
         name=STEP,
-        function=_unserved,
+        function=_without_worker,
         retry=retry,
         timeout=seconds + _LATE,
         queue=queue,
@@ -28,15 +28,15 @@ def model_step(*, retry: Retry, seconds: float, queue: str = "") -> StepSpec:
     )
 
 
-async def _unserved(*args: Any) -> None:
-    """Stand for the function that the worker provides."""
+async def _without_worker(*args: Any) -> None:
+    """Stand in for the function of the worker: raise, because there is none."""
     error = StepNotBegun("this run has no worker that asks models", hint="run it with an Engine")
     error.permanent = True
     raise error
 
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema with its top level written out: providers want to see `type: object` there."""
+    """Return the schema with `type: object` at its top level, where providers want to see it."""
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     definitions = schema.get("$defs", {})
     if name and name in definitions:
@@ -45,7 +45,7 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_schema(spec: StepSpec) -> dict[str, Any]:
-    """The input of a step as a tool: an object with its parameters; those with a default may be left out."""
+    """Return the schema of a step's input as a tool. Parameters with a default are optional."""
     parameters = inspect.signature(inspect.unwrap(spec.function)).parameters
     properties: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
@@ -61,5 +61,5 @@ def input_schema(spec: StepSpec) -> dict[str, Any]:
 
 
 def tool_name_fault(name: str) -> str:
-    """Why a tool cannot have this name; '' if it can."""
+    """Return why a tool cannot have this name, or ''."""
     return f"the name {ANSWER} is taken: by it the model gives its answer" if name == ANSWER else ""

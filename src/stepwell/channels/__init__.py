@@ -1,1 +1,1 @@
-"""Channels: ways to people and services, by the names that an operator gave them."""
+"""Channels: ways to reach people and services, under names that an operator chose."""

@@ -1,4 +1,4 @@
-"""Channels: mail connections and webhook addresses by name. A graph names one, and never an address."""
+"""Channels: mail servers and webhook addresses by name. A graph uses a name, never an address."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAIL_OPTIONS = ("from", "tls", "secret", "to", "domains")
 
 
 class Channels:
-    """What notifications are sent through."""
+    """The channels of one engine, and what sending through them needs."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Channels:
         return self.named[name]
 
     async def send(self, name: str, notification: Notification) -> dict[str, Any]:
-        """Send it through the channel of that name, once; NotifyError says whether to try again."""
+        """Send through the channel of that name, once. NotifyError says whether to try again."""
         channel = self.of(name)
         checked(notification)
         try:
@@ -67,7 +67,7 @@ class Channels:
 
 
 def configured(named: Mapping[str, Channel | str] | None) -> dict[str, Channel]:
-    """Return the channels that an operator configured; by default those of the environment."""
+    """Return the channels that an operator configured, by default in the environment."""
     given: Mapping[str, Channel | str] = _from_env(os.environ) if named is None else named
     channels: dict[str, Channel] = {}
     for name, value in given.items():
@@ -83,9 +83,10 @@ def configured(named: Mapping[str, Channel | str] | None) -> dict[str, Channel]:
 
 
 def channel_of(name: str, url: str) -> Channel:
-    """Read the URL of a channel: `smtp://user@host:587?from=...&secret=...` or `https://host/path#secret=...`.
+    """Read a channel from its URL.
 
-    An error never shows the URL: it may have a password in it by mistake.
+    `smtp://user@host:587?from=...&secret=...` or `https://host/path#secret=...`. An error never shows the
+    URL, which may contain a password by mistake.
     """
     try:
         parts = urlsplit(url.strip())

@@ -25,12 +25,12 @@ class NotifyError(StepwellError):
     ) -> None:
         super().__init__(message, hint=hint, **(context or {}))
         self.code = code  # type: ignore[misc]  # data, not a class
-        self.config = config  # what was asked for is wrong: the author of a graph can fix it
+        self.config = config  # the request is wrong, and the author of the graph can fix it
         self.permanent = permanent or config  # another attempt cannot help
-        self.after = after  # seconds until another attempt is welcome, if the receiver said so
+        self.after = after  # seconds after which the receiver wants to be asked again
 
 
 def refused(code: str, message: str, *, hint: str = "", field: str = "") -> NotifyError:
-    """The error for a notification that nobody may send; no connection was made."""
+    """Return the error for a notification that must not be sent. No connection was made."""
     where = {"field": field} if field else {}
     return NotifyError(code, message, hint=hint, config=True, context=where)

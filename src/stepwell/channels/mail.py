@@ -1,7 +1,7 @@
 """MailChannel: a mail server of the operator, and how a message is handed to it.
 
-The library decides about SMTP and TLS; this module decides what may be sent and what an answer means. A
-connection is for one message: mail servers close idle ones, and a message has no use for the next.
+The library speaks SMTP and TLS. This module decides what may be sent and what an answer means. Each message
+has a connection of its own, because mail servers close idle ones.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MailChannel:
             raise SettingsInvalid(f"a mail channel: {error.message}", hint=error.hint) from None
 
     def recipients(self, notification: Notification) -> list[Recipient]:
-        """Return who gets it; NotifyError if nobody does, or somebody may not."""
+        """Return the recipients. NotifyError if there are none, or one is not allowed."""
         wanted = checked_recipients(notification.to or self.to)
         if not wanted:
             raise refused(
@@ -101,7 +101,7 @@ class MailChannel:
         now: float,
         tls: Callable[[], ssl.SSLContext],
     ) -> dict[str, Any]:
-        """Hand the message to the server; returns whom it accepted."""
+        """Hand the message to the server, and return the recipients that it accepted."""
         import aiosmtplib
 
         recipients = self.recipients(notification)
@@ -114,7 +114,7 @@ class MailChannel:
             start_tls=self.tls == "starttls",
             tls_context=None if self.tls == "none" else tls(),
             timeout=self.timeout,
-            local_hostname=sender.domain,  # its default asks the name server, and blocks meanwhile
+            local_hostname=sender.domain,  # the default is a DNS query that blocks
         )
         try:
             async with asyncio.timeout(self.timeout) as limit:
@@ -134,7 +134,7 @@ class MailChannel:
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             raise self._translated(error) from None
         finally:
-            server.close()  # at once: a stopping worker does not wait for a silent server
+            server.close()  # at once, so that a stopping worker does not wait for a silent server
         return {
             "id": notification.id,
             "accepted": [one.address for one in recipients if one.address not in refusals],
@@ -142,7 +142,7 @@ class MailChannel:
         }
 
     def _translated(self, error: Exception) -> NotifyError:
-        """Say in our words why the server did not take it, and whether another attempt can help."""
+        """Return the error for the server's refusal, with whether another attempt can help."""
         import aiosmtplib
 
         if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
@@ -150,7 +150,7 @@ class MailChannel:
             code = min((answer.code for answer in answers), default=550)
             return NotifyError(
                 f"SMTP_{code}",
-                f"{self.host} takes none of the recipients: {_said(answers[0].message if answers else '')}",
+                f"{self.host} takes none of the recipients: {_reply(answers[0].message if answers else '')}",
                 hint="check the addresses",
                 permanent=code >= 500,
             )
@@ -164,7 +164,7 @@ class MailChannel:
         if isinstance(error, aiosmtplib.SMTPResponseException):
             return NotifyError(
                 f"SMTP_{error.code}",
-                f"{self.host} answered {error.code}: {_said(error.message)}",
+                f"{self.host} answered {error.code}: {_reply(error.message)}",
                 permanent=error.code >= 500,
             )
         cause = error.__cause__ or error.__context__ or error
@@ -173,12 +173,13 @@ class MailChannel:
                 getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or type(cause).__name__
             )
             return NotifyError(
-                "TLS_ERROR", f"the certificate or TLS of {self.host} is not accepted: {_said(str(reason))}"
+                "TLS_ERROR",
+                f"the certificate or TLS of {self.host} is not accepted: {_reply(str(reason))}",
             )
         if type(error) in (aiosmtplib.SMTPNotSupported, aiosmtplib.SMTPException):
             return NotifyError(
                 "SMTP_UNSUPPORTED",
-                f"{self.host} does not offer what the channel needs: {_said(str(error))}",
+                f"{self.host} does not offer what the channel needs: {_reply(str(error))}",
                 hint="check tls= and user= of the channel",
                 permanent=True,
             )
@@ -190,7 +191,7 @@ class MailChannel:
 def composed(
     notification: Notification, sender: Recipient, recipients: Sequence[Recipient], now: float
 ) -> EmailMessage:
-    """Write the message. The same notification has the same Message-ID whenever it is written."""
+    """Write the message. The same notification has the same Message-ID on every attempt."""
     from email.headerregistry import Address
     from email.message import EmailMessage
     from email.policy import SMTP
@@ -205,13 +206,13 @@ def composed(
     message["From"] = mailbox(sender)
     message["To"] = [mailbox(one) for one in recipients]
     message["Subject"] = notification.subject
-    message["Auto-Submitted"] = "auto-generated"  # so that nobody's absence is answered
+    message["Auto-Submitted"] = "auto-generated"  # so that no vacation reply comes back
     message.set_content(notification.text, cte="quoted-printable")
     return message
 
 
-def _said(text: str) -> str:
-    """What a server said, short and on one line."""
+def _reply(text: str) -> str:
+    """Return the server's reply, short and on one line."""
     return excerpt(" ".join(text.split())[:200])
 
 

@@ -1,4 +1,4 @@
-"""Notification: what a channel sends. Nothing in it can become a header, or a receiver, of its own."""
+"""Notification: what a channel sends. Nothing in it can add a header or a recipient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.errors import excerpt
 
 RECIPIENTS_MAX = 50
 SUBJECT_MAX = 500  # characters
-TEXT_MAX = 256 * 1024  # bytes, of the text and of the data each
+TEXT_MAX = 256 * 1024  # bytes; for the text and for the data
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _LOCAL = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
@@ -36,23 +36,23 @@ class Recipient(NamedTuple):
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail, or the body of a webhook. `id` is the same for every attempt to send it."""
+    """A mail, or the body of a webhook. `id` is the same on every attempt."""
 
     id: str
     subject: str = ""
     text: str = ""
-    to: tuple[str, ...] = ()  # mailboxes; a webhook only passes them on
+    to: tuple[str, ...] = ()  # mailboxes; a webhook just includes them
     data: Any = None
     type: str = "notification"
 
 
 def id_of(key: str) -> str:
-    """The id of what is sent under this key: receivers know a repeated attempt by it."""
+    """Return the id for this key. A receiver recognises a repeated attempt by it."""
     return f"msg_{hashlib.blake2b(key.encode(), digest_size=18).hexdigest()}"
 
 
 def checked(notification: Notification) -> Notification:
-    """Return it; NotifyError says what may not be sent."""
+    """Return the notification; NotifyError says what may not be sent."""
     checked_subject(notification.subject)
     checked_recipients(notification.to)
     if len(notification.text.encode("utf-8", "replace")) > TEXT_MAX:
@@ -63,7 +63,7 @@ def checked(notification: Notification) -> Notification:
 
 
 def checked_subject(subject: str) -> str:
-    """Return the subject; a line break in it would begin another header."""
+    """Return the subject. A line break in it would begin another header."""
     if _BREAKS.search(subject):
         raise refused(
             "HEADER_INVALID",
@@ -92,7 +92,7 @@ def checked_recipients(to: Iterable[str]) -> list[Recipient]:
 
 
 def checked_recipient(text: str) -> Recipient:
-    """Return the one mailbox that a text names: `ana@example.com` or `Ana <ana@example.com>`."""
+    """Return the mailbox in a text such as `ana@example.com` or `Ana <ana@example.com>`."""
     if _BREAKS.search(text):
         raise refused(
             "HEADER_INVALID",

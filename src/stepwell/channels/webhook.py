@@ -1,4 +1,4 @@
-"""WebhookChannel: an address of the operator that gets signed requests, as Standard Webhooks says."""
+"""WebhookChannel: an address of the operator that receives signed requests (Standard Webhooks)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.outbound.request import OutboundRequest
 if TYPE_CHECKING:
     from stepwell.outbound.client import OutboundClient
 
-_ANSWER_MAX = 64 * 1024  # bytes that are read of an answer; nothing uses it
+_ANSWER_MAX = 64 * 1024  # bytes to read of an answer, which nothing uses
 _GONE = 410
 
 
@@ -50,7 +50,7 @@ class WebhookChannel:
     async def send(
         self, notification: Notification, *, password: str, now: float, client: OutboundClient
     ) -> dict[str, Any]:
-        """Send it once; any 2xx counts. The id is that of the notification, the time that of the attempt."""
+        """Send once; any 2xx is success. The id identifies the notification, the timestamp the attempt."""
         checked_recipients(notification.to)
         body = PLAIN.encode(payload_of(notification))
         time = int(now)
@@ -90,7 +90,7 @@ class WebhookChannel:
 
 
 def payload_of(notification: Notification) -> dict[str, Any]:
-    """Return the body of a webhook: the same for every attempt."""
+    """Return the body of a webhook, which is the same on every attempt."""
     data = notification.data
     if data is None:
         data = {"subject": notification.subject, "text": notification.text}

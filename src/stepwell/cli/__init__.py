@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     program = root()
     try:
         code = program.main(args=program.hoisted(arguments), prog_name="stepwell", standalone_mode=False)
-        sys.stdout.flush()  # here, where a closed pipe is handled
+        sys.stdout.flush()  # flushed here, where a closed pipe is handled
     except TyperException as error:
         return report_usage(error, as_json="--json" in arguments)
     except (Abort, EOFError):
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _print_anything(*streams: Any) -> None:
-    """Let characters that the terminal's encoding lacks become escapes: no output may end in an error."""
+    """Escape characters that the terminal's encoding lacks, so that printing never fails."""
     for stream in streams:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The program `stepwell`: which module has which command. None is imported before its command is called."""
+"""The program `stepwell`: which module has which command. A module is imported when its command is called."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Root(PlainHelp, TyperGroup):
         formatter.write(sections_help(title, "stepwell COMMAND [OPTIONS]", sections, end))
 
     def hoisted(self, arguments: list[str]) -> list[str]:
-        """Return the arguments with shared options behind the command that they stand before."""
+        """Return the arguments with shared options moved after the command that they precede."""
         return hoisted(arguments, lambda word: word in PLACES and PLACES[word].group)
 
 

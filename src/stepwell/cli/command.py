@@ -86,7 +86,7 @@ SHARED = {"nothing": _PLAIN, "database": {**_DATABASE, **_PLAIN}}
 
 
 class PlainHelp:
-    """A command whose --help option needs no pydantic either."""
+    """A command whose --help option does not load pydantic either."""
 
     def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)  # type: ignore[misc]
@@ -104,13 +104,13 @@ class CliCommand(PlainHelp, TyperCommand):
 
 
 def read_plainly(parameter: Any) -> None:
-    """Let texts and whole numbers be read without pydantic: importing it takes longer than all else here."""
+    """Read texts and whole numbers without pydantic, whose import takes longer than everything else here."""
     if hasattr(parameter, "_runtime_param"):
         parameter._runtime_param = _Plain()
 
 
 class _Plain:
-    """Reads a value of a parameter: text, a whole number within its limits, or a list of texts."""
+    """Reads the value of a parameter: text, a whole number within limits, or a list of texts."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         many = param.multiple or param.nargs == -1
@@ -132,7 +132,7 @@ class _Plain:
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A command of a group, not built yet."""
+    """A command of a group that has not been built yet."""
 
     name: str
     function: Callable[..., Any]
@@ -187,7 +187,7 @@ class CommandEntry:
 
 
 def _parameters(kind: Any) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as options: several commands share it."""
+    """Return the fields of a dataclass as options, for commands that share them."""
     hints = get_type_hints(kind, include_extras=True)
     return [
         inspect.Parameter(
@@ -210,7 +210,7 @@ class Commands:
     def add(
         self, name: str, *examples: str, needs: Needs = "database", hidden: bool = False
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Make the decorated function a command of that name; `examples` are whole command lines."""
+        """Register the decorated function as a command of that name; `examples` are whole command lines."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self.entries[name] = CommandEntry(name, function, examples, needs, hidden)
@@ -270,7 +270,7 @@ class Place:
 
 
 def hoisted(arguments: list[str], is_group: Callable[[str], bool]) -> list[str]:
-    """Move shared options that stand before a command behind it: they may stand anywhere."""
+    """Move shared options that precede a command after it, so that they may stand anywhere."""
     words: list[str] = []
     options: list[str] = []
     rest = list(arguments)

@@ -1,4 +1,4 @@
-"""Failure: how a command that did not succeed says so, and the exit code by which a script knows it."""
+"""Failure: how a command reports an error, and the exit code that a script can rely on."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from stepwell.errors import (
     WorkerNotFound,
 )
 
-FAILED = 1  # the run failed or timed out; a check found something
+FAILED = 1  # the run failed or timed out, or a check found something
 USAGE = 2
 NOT_FOUND = 3
 CONFLICT = 4
 NOT_AUTHORISED = 5
 UNREACHABLE = 6
 CANCELLED = 7
-NOT_YET = 8  # the --timeout of the caller passed; the run continues
-WAITING = 9  # --exit-on-wait: the run waits for somebody
+NOT_YET = 8  # --timeout passed; the run continues
+WAITING = 9  # --exit-on-wait: the run waits for a person or a message
 BUG = 70
 INTERRUPTED = 130
 
@@ -86,7 +86,7 @@ def report(error: Exception, *, as_json: bool) -> int:
 
 
 def report_usage(error: Any, *, as_json: bool) -> int:
-    """Print what is wrong with the words of a command, and where its help is."""
+    """Print what is wrong with a command line, and how to get help."""
     message = printable(error.format_message()).rstrip(".")
     command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "stepwell"
     hint = f"see `{command} --help`"
@@ -109,7 +109,7 @@ def _print_json(code: str, message: str, hint: str, context: dict[str, Any]) -> 
 
 
 def _report_bug(error: Exception) -> int:
-    """Keep the traceback in a file: people see one line, and can send the rest."""
+    """Save the traceback to a file. People see one line and can attach the rest to a report."""
     import tempfile
 
     if os.environ.get("STEPWELL_FULL_TRACEBACK"):

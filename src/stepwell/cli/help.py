@@ -1,4 +1,4 @@
-"""Help: the page of a command or group, without boxes: it reads the same in a terminal and in a file."""
+"""Help: the page of a command or group, without boxes, so that it reads the same in a terminal and a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH_MAX = 110
 
 
 def command_help(command: Any, ctx: Any) -> str:
-    """Return the help of one command: what it does, how to call it, its options, and examples."""
+    """Return the help of one command: what it does, how to call it, its options and examples."""
     parameters = [p for p in command.get_params(ctx) if not getattr(p, "hidden", False)]
     arguments = [p for p in parameters if p.param_type_name == "argument"]
     options = [p for p in parameters if p.param_type_name == "option"]
@@ -47,7 +47,7 @@ def group_help(group: Any, ctx: Any) -> str:
 
 
 def sections_help(title: str, usage: str, sections: dict[str, list[tuple[str, str]]], end: str) -> str:
-    """Return the first page: the commands by what they are for."""
+    """Return the first page: all commands, grouped by purpose."""
     width = max(len(name) for rows in sections.values() for name, _ in rows)
     parts = [title, _section("Usage", [f"  {usage}"])]
     parts += [_section(name, _rows(rows, width)) for name, rows in sections.items()]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 LogFormat = Literal["text", "json"]
-# Messages of the engine name the run and step that they are about.
+# Messages of the engine name their run and step.
 _PLACE = re.compile(r"\brun ([0-9a-f]{32})(?:, step ([^\s:]+))?")
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -45,7 +45,7 @@ def _place(record: logging.LogRecord, message: str) -> dict[str, Any]:
 
 
 def write_log(format: LogFormat) -> None:
-    """Write the log of this process to stderr in that format, from the level `info` on if it is JSON."""
+    """Write the log of this process to stderr in that format; JSON includes the level `info`."""
     if format == "text":
         return
     handler = logging.StreamHandler(sys.stderr)

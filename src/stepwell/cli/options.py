@@ -1,4 +1,4 @@
-"""Options that several commands have, and the values given with them."""
+"""Options that several commands share, and how their values are read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ErrorWords = Annotated[
 
 
 def json_value(option: str, text: str) -> Any:
-    """Return the value of an option that takes JSON, a @file with it, or - for stdin."""
+    """Return the value of an option that takes JSON, @FILE, or - for stdin."""
     import msgspec
 
     data = read_bytes(text.removeprefix("@")) if text.startswith("@") or text == "-" else text

@@ -14,21 +14,21 @@ from stepwell.cli.text import cells, fitted, printable, styled
 from stepwell.errors import InvalidRequest
 
 _GAP = "  "
-_WIDE = 120  # columns of a terminal from which on tables show more
+_WIDE = 120  # from this width on, tables show more columns
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. A pipe gets `plain`, never cut; a terminal gets `short`, cut to fit its line."""
+    """A column of a table. A pipe gets `plain`, uncut; a terminal gets `short`, cut to fit its line."""
 
     title: str
     plain: Callable[[Any], str]
     short: Callable[[Any], str] | None = None
     style: Callable[[Any], str] | None = None
-    width: int = 0  # 0: that of its widest cell
-    share: int = 0  # of the rest of the line, for long texts
+    width: int = 0  # 0: as wide as its widest cell
+    share: int = 0  # share of the remaining width, for long texts
     wide: bool = False  # only in wide terminals and pipes
-    whole: bool = False  # never cut: better a crooked line than half an id
+    whole: bool = False  # never cut: half an id is useless
 
     def text(self, row: Any) -> str:
         return printable((self.short or self.plain)(row))
@@ -58,7 +58,7 @@ class Output:
         print(styled(text, style) if self.color else text)
 
     def fields(self, data: dict[str, Any], *, shown: dict[str, Any] | None = None) -> None:
-        """Print an object: as JSON, or its non-empty fields one a line. `shown` replaces some for people."""
+        """Print an object as JSON, or its non-empty fields one a line. `shown` replaces some for people."""
         if self.as_json:
             self.json(data)
             return
@@ -71,14 +71,14 @@ class Output:
             print((styled(head, "dim") if self.color else head) + printable(text))
 
     def heading(self, columns: Sequence[Column]) -> None:
-        """Print the heading of a table before its rows are read, if a person waits for it."""
+        """Print the heading of a table before its rows are known, if a person is waiting."""
         if self.terminal and all(column.width for column in columns):
             self._headed = self._layout(columns, None)
             self._print_heading(self._headed)
             sys.stdout.flush()
 
     def table(self, columns: Sequence[Column], rows: Sequence[Any], *, empty: str, end: str = "") -> None:
-        """Print rows as a table; say `empty` if there are none, and `end` after them."""
+        """Print rows as a table; `empty` if there are none, `end` after them."""
         if not self.terminal:
             if rows:
                 self._print_plain(columns, rows)
@@ -129,7 +129,7 @@ class Output:
     # Messages
 
     def say(self, text: str = "", style: str = "") -> None:
-        """Print a message for the person on stderr."""
+        """Print a message on stderr."""
         if not text:
             return
         text = printable(text, keep="\n")
@@ -138,7 +138,7 @@ class Output:
         print(styled(text, style) if color else text, file=sys.stderr, flush=True)
 
     def confirm(self, question: str, *, yes: bool) -> bool:
-        """Ask before something that cannot be undone. Without a terminal only --yes confirms."""
+        """Ask before an action that cannot be undone. Without a terminal only --yes confirms."""
         if yes:
             return True
         if not sys.stdin.isatty():
@@ -148,7 +148,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show how much of long work is done: a bar in a terminal, else a line for each tenth."""
+        """Show progress: a bar in a terminal, else a line for each tenth."""
         if sys.stderr.isatty() and not self.as_json:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -168,7 +168,7 @@ class Output:
 
 
 class _Tenths:
-    """Progress where nobody sees a bar move."""
+    """Progress for output that is not a terminal."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total = what, total
@@ -183,7 +183,7 @@ class _Tenths:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows as columns wide enough for their cells: nothing is cut off."""
+    """Format rows as columns as wide as their widest cells."""
     widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     return [
         _GAP.join(
@@ -199,7 +199,7 @@ def encoded(value: object) -> str:
 
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # half a character, which a file name may contain
+    except UnicodeEncodeError:  # a lone surrogate, which a file name may contain
         import json
 
         return json.dumps(msgspec.to_builtins(value))

@@ -11,7 +11,7 @@ from stepwell.cli.text import STYLES, duration_text, marked, short_time, time_te
 if TYPE_CHECKING:
     from stepwell.domain.commit import RunRow
 
-SHORT_ID = 16  # characters of an id in a terminal: the time and some noise
+SHORT_ID = 16  # characters of an id in a terminal: its time, and enough to differ
 
 
 def columns(now: float, rows: Sequence[RunRow]) -> list[Column]:

@@ -22,7 +22,7 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChoice:
-    """Which runs are meant, as a caller says it."""
+    """Which runs the caller means."""
 
     workflow: str = ""
     status: Sequence[str] = ()
@@ -39,7 +39,7 @@ class RunChoice:
         return replace(self, status=words) if words and self.given and not self.status else self
 
     def filter(self) -> dict[str, Any]:
-        """Return the same for the client."""
+        """Return the choice as keywords for the client."""
         from stepwell.domain.duration import seconds
         from stepwell.system import SystemClock
 
@@ -91,7 +91,7 @@ class WhichRuns:
         )
 
     def check(self, verb: str) -> None:
-        """Refuse what names no runs, or names them twice."""
+        """Refuse a command line that names no runs, or names them in two ways."""
         if self.choice.given == bool(self.runs):
             what = "both runs and a filter" if self.runs else "neither a run nor a filter"
             raise InvalidRequest(
@@ -102,7 +102,7 @@ class WhichRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsOptions(WhichRuns):
-    """Options of the commands that change several runs: which ones, who does it and why."""
+    """Options of the commands that change several runs: which runs, who does it and why."""
 
     yes: Yes = False
     by: By = ""
@@ -119,7 +119,7 @@ class Bulk:
     async def act(
         self, asked: RunsOptions, act: Callable[[RunHandle[Any]], Awaitable[str]], *status: str
     ) -> int:
-        """Act on the runs that were asked for; of those that match a filter, on the ones in this status."""
+        """Act on the runs of the command line. Of those that match a filter, only on runs in this status."""
         async with self._session.client() as client:
             asked.check(self._verb)
             handles = await self._choose(client, asked.runs, asked.choice.or_status(*status), yes=asked.yes)
@@ -128,7 +128,7 @@ class Bulk:
     async def _choose(
         self, client: Client, runs: Sequence[str], choice: RunChoice, *, yes: bool
     ) -> list[RunHandle[Any]] | None:
-        """Return the runs; None if the person says no. A filter needs a confirmation."""
+        """Return the runs, or None if the person says no. A filter needs a confirmation."""
         if runs:
             return [await self._session.run(client, run) for run in runs]
         ids = [row.id async for row in matching(client, choice)]
@@ -145,7 +145,7 @@ class Bulk:
     async def _apply(
         self, handles: Sequence[RunHandle[Any]], act: Callable[[RunHandle[Any]], Awaitable[str]]
     ) -> int:
-        """Act on each run; return the exit code. One that cannot be changed does not stop the others."""
+        """Act on each run and return the exit code. A run that cannot be changed does not stop the others."""
         out = self._session.out
         if len(handles) == 1 and not out.as_json:
             out.say(await act(handles[0]))

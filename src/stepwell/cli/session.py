@@ -226,6 +226,12 @@ class CliSession:
 
     # Which run is meant
 
+    @asynccontextmanager
+    async def handle(self, text: str, *, payloads: bool = True) -> AsyncIterator[RunHandle[Any]]:
+        """Connect, and return the run that the text means."""
+        async with self.client(payloads=payloads) as client:
+            yield await self.run(client, text)
+
     async def run(self, client: Client, text: str) -> RunHandle[Any]:
         """Return the run with that id, the beginning of its id, or a word such as @last."""
         if text in _NEWEST:

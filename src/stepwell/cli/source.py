@@ -27,7 +27,7 @@ class Programs(NamedTuple):
     workflows: list[Program]  # functions, machines and graphs
     steps: list[Step[..., Any, Any]]
     nodes: list[Callable[..., Any]]  # functions with @node or @merger
-    sources: Sequence[Source] = ()  # functions with @source
+    sources: Sequence[Source] = ()  # functions decorated with @source
 
 
 def collect(source: str) -> Programs:

@@ -1,4 +1,4 @@
-"""StepTree: what a run has done so far, folded from its events for a person who watches."""
+"""StepTree: the steps of a run, folded from its events for a person who watches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepLine:
         return self.ended is not None
 
     def texts(self, now: float) -> tuple[str, str, str]:
-        """Return its mark and name, how long it took, and what there is to say about it."""
+        """Return its mark and name, its duration, and what there is to say about it."""
         mark = f"{'  ' * self.depth}{MARKS.get(self.status, '·')} {self.name}"
         end = self.ended if self.ended is not None else now
         took = duration_text(end - self.began) if self.began is not None else ""
@@ -43,7 +43,7 @@ class StepLine:
 
 @dataclass(slots=True)
 class StepTree:
-    """Takes events one by one; `changed` is the line that the last one touched."""
+    """Takes events one by one. `changed` is the line that the last event changed."""
 
     lines: dict[str, StepLine] = field(default_factory=dict)
     status: str = "pending"
@@ -53,11 +53,11 @@ class StepTree:
     result: Any = None
     error: dict[str, Any] = field(default_factory=dict)
     seq: int = 0
-    _last_at: float | None = None  # of the event before
-    _free_since: float | None = None  # from when on nothing was open: the next step began there
+    _last_at: float | None = None  # the time of the previous event
+    _free_since: float | None = None  # since when nothing has been open: the next step begins there
 
     def take(self, event: RunEvent) -> StepLine | None:
-        """Take one event in, and return the line that it changed."""
+        """Take in one event, and return the line that it changed."""
         self.seq = event.seq
         at, data = event.at.timestamp(), event.data
         if event.kind in _ENDS and not event.path:
@@ -103,7 +103,7 @@ class StepTree:
             depth = max(0, event.path.count("/") - 1)
             shown = printable(name or _name(event.path))[:_NAME_MAX]
             line = self.lines[event.path] = StepLine(event.path, shown, depth=min(depth, 6))
-            line.began = self._free_since  # its own start is recorded late, or not at all if it is short
+            line.began = self._free_since  # a short step's start is recorded late or not at all
         line.status, line.ended = status, None
         return line
 
@@ -192,7 +192,7 @@ class StepTree:
 
 
 def _name(path: str) -> str:
-    """Return the name in a path such as 0/charge#1; the number only if it is not the first call."""
+    """Return the name in a path such as 0/charge#1, with the number only if it is not the first call."""
     name, _, number = path.rpartition("/")[2].partition("#")
     return f"{name} #{number}" if number not in ("", "1") else name
 

@@ -31,11 +31,11 @@ STYLES = {
     "skipped": "dim",
 }
 _ANSI = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
-_DIRECTIONS = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}  # would reorder a line
+_DIRECTIONS = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}  # reorders a line
 
 
 def styled(text: str, style: str) -> str:
-    """Return the text with the codes of a terminal for a style."""
+    """Return the text with a terminal's codes for a style."""
     code = _ANSI.get(style)
     return text if code is None or not text else f"\x1b[{code}m{text}\x1b[0m"
 
@@ -46,7 +46,7 @@ def marked(status: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return text that cannot command a terminal: control characters become escapes."""
+    """Return text that cannot control a terminal: control characters become escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in keep or not _commands(c) else _escaped(c) for c in text)
@@ -73,7 +73,7 @@ def time_text(at: float | None) -> str | None:
 
 
 def short_time(at: float | None, now: float) -> str:
-    """Format a time as a person here would: the clock today, else the day."""
+    """Format a time for a list: today the clock, else the day."""
     try:
         if not at:
             return ""
@@ -111,7 +111,7 @@ def cells(text: str) -> int:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return the text padded or cut to a width; a cut ends with an ellipsis."""
+    """Return the text padded or cut to a width. A cut ends with an ellipsis."""
     size = cells(text)
     if size <= width:
         return text + " " * (width - size)

@@ -1,4 +1,4 @@
-"""Alerts: what an operator wants to hear of: failed, stuck and overdue runs, missing workers, full queues."""
+"""Alerts: what an operator wants to know: failed, stuck and overdue runs, missing workers, full queues."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class AlertOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertIncident:
-    """Something that an alert found and that is not over. Times are in seconds since 1970."""
+    """A problem that an alert found and that is not over. Times are in seconds since 1970."""
 
     subject: str  # the workflow or queue
     since: float
     count: int
-    runs: tuple[str, ...] = ()  # ten of them
-    reported_at: float | None = None  # the last time; None: it has not lasted long enough
+    runs: tuple[str, ...] = ()  # up to ten runs
+    reported_at: float | None = None  # the last report; None: it has not lasted long enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,19 @@ class AlertInfo:
 
 
 class Alerts:
-    """`engine.alerts`: what the workers of this database look out for, and report through a channel."""
+    """`engine.alerts`: problems that the workers of this database watch for and report."""
 
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
 
     async def set(self, name: str, what: str, **options: Unpack[AlertOptions]) -> AlertInfo:
-        """Create an alert, or replace the one of that name; its open incidents stay.
+        """Create an alert, or replace the one with this name; its open incidents stay.
 
-        `what` is "failed", "stuck" or "overdue" (runs of `workflow`, or of all), "no_worker" or "full_queue"
-        (of `queue`). `after` is how long it must last; of failed runs, how far back they count. `at_least` is
-        how many runs it takes. It is checked `every` so often, and reported through `channel` to `to`, or to
-        the recipients of the channel: when it begins, again after `repeat`, and when it is over. Without a
-        channel it shows in the metrics only.
+        `what` is "failed", "stuck" or "overdue" (runs of `workflow`, or of all), "no_worker" or
+        "full_queue" (of `queue`). `after` is how long the problem must last; for failed runs, how far back
+        they count. `at_least` is how many runs it takes. The alert is checked `every` so often. It is
+        reported through `channel`, to `to` or the recipients of the channel, when it begins, again after
+        `repeat`, and when it is over. Without a channel it shows in the metrics only.
         """
         alert = checked(name, what, {**options})
         store = self._access.store
@@ -99,7 +99,7 @@ class Alerts:
             created_at=await store.now(),
         )
         await self._access.call_idempotent(lambda: store.put_alert(row))
-        self._access.notifier.notify_work()  # somebody may have slept because there was nothing to check
+        self._access.notifier.notify_work()  # wakes a process that slept because there was nothing to check
         [stored] = await store.list_alerts(self._access.workspace, name=name)
         return info_of(stored)
 
@@ -116,7 +116,7 @@ class Alerts:
 
 
 def checked(name: str, what: str, options: dict[str, Any]) -> Alert:
-    """Check an alert without a database; InvalidInput names the field that is wrong."""
+    """Check an alert without a database. InvalidInput names the wrong field."""
     if not checked_text(name, "name").strip() or "/" in name or len(name) > _NAME_MAX:
         raise InvalidInput(
             f"an alert cannot be called {excerpt(name)}",
@@ -156,7 +156,7 @@ def _recipients(to: object) -> tuple[str, ...]:
 
 
 def info_of(alert: Alert) -> AlertInfo:
-    """The alert as people see it."""
+    """Return the alert as people see it."""
     settings = settings_of(alert)
     return AlertInfo(
         name=alert.name,

@@ -305,10 +305,11 @@ class Client(VerbGroups):
         return None if run_id is None else RunHandle(self, run_id, PLAIN.decode, ours=True)
 
     async def runs(self, **filter: Unpack[ListOptions]) -> Page[RunRow]:
-        """List the newest matching runs; the `next` of a page is the `before` of the page after it.
+        """List the newest matching runs. The `next` of a page is the `before` of the following page.
 
-        `tags`: they have all of these. `error`: their error has all of these words. `since`, `until`: created
-        from then on, and before then. With `key_prefix` they are sorted by key, the last one first.
+        `tags`: runs that have all of them. `error`: runs whose error contains all of these words. `since`,
+        `until`: runs created from then on, and before then. With `key_prefix`, runs are sorted by key, the
+        last one first.
         """
         return await self._search.runs(**filter)
 
@@ -317,7 +318,7 @@ class Client(VerbGroups):
         return await self._search.counts(workflow=workflow, queue=queue)
 
     async def histogram(self, **asked: Unpack[HistogramOptions]) -> list[RunBucket]:
-        """Count the runs created between `since` and `until` in `buckets` of time, by status, by an index."""
+        """Count the runs created between `since` and `until` by status, in `buckets` of equal length."""
         return await self._search.histogram(**asked)
 
     async def waits(
@@ -335,13 +336,13 @@ class Client(VerbGroups):
         before: str = "",
         limit: int = 100,
     ) -> Page[WaitInfo]:
-        """List open approvals of all runs, newest first; for an assignee those they may decide."""
+        """List open approvals of all runs, newest first. With `assignee`, those that person may decide."""
         return await self._search.approvals(
             name=name, assignee=assignee, roles=roles, before=before, limit=limit
         )
 
     async def decided_approvals(self, *, before: str = "", limit: int = 100) -> Page[DecidedInfo]:
-        """List decided approvals of all runs that are still kept, the last one first: who, when and what."""
+        """List decided approvals of all runs, the last decision first: who decided what, and when."""
         return await self._search.decided(before=before, limit=limit)
 
     # Workflows
@@ -355,11 +356,11 @@ class Client(VerbGroups):
         return await self._workflows.versions(workflow)
 
     async def definition(self, workflow: str, version: str = "") -> Definition:
-        """Return what is stored of a workflow: its latest version, or the one that is named."""
+        """Return what is stored of a workflow, in its latest version or in a given one."""
         return await self._workflows.definition(workflow, version)
 
     async def disable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
-        """Refuse new runs of a workflow (WORKFLOW_DISABLED); live ones continue. False if it was disabled."""
+        """Refuse new runs of a workflow (WORKFLOW_DISABLED). Live runs continue. False if it was disabled."""
         return await self._workflows.switch(workflow, enabled=False, by=by, reason=reason)
 
     async def enable(self, workflow: Startable[Any, Any] | str, *, by: str = "", reason: str = "") -> bool:
@@ -367,15 +368,15 @@ class Client(VerbGroups):
         return await self._workflows.switch(workflow, enabled=True, by=by, reason=reason)
 
     async def hold(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:
-        """Hold a workflow, a queue or this whole workspace until `release`. False if it was held before.
+        """Hold a workflow, a queue or this whole workspace until `release`. False if it was held.
 
-        Active runs stop at their next step, within a heartbeat; new ones are accepted and wait. A queue is
-        held for this workspace only, with its remote steps. Cancelled runs clean up nevertheless.
+        Active runs stop at their next step, within a heartbeat. New runs are accepted and wait. A queue is
+        held for this workspace only, with its remote steps. Cancelled runs still clean up.
         """
         return await self._holds.change(kind, name, held=True, by=by, reason=reason)
 
     async def drain(self, worker: str, *, by: str = "", reason: str = "") -> bool:
-        """Ask a worker, by its id, to let its steps end and exit with 0. False if it was asked before."""
+        """Ask a worker, by its id, to finish its steps and exit with 0. False if it was already asked."""
         return await drain(self, worker, by=by, reason=reason)
 
     async def release(self, kind: HoldKind, name: str = "", *, by: str = "", reason: str = "") -> bool:
@@ -383,7 +384,7 @@ class Client(VerbGroups):
         return await self._holds.change(kind, name, held=False, by=by, reason=reason)
 
     async def holds(self) -> list[HoldInfo]:
-        """List the workflows and queues that are held, and the workspace if it is; not single runs."""
+        """List the held workflows and queues, and the workspace if it is held. Single runs are not listed."""
         return await self._holds.list()
 
     # Limits
@@ -428,15 +429,15 @@ class Client(VerbGroups):
     async def set_start_rate(
         self, per: RatePer, limit: int | None = None, *, seconds: float = 60.0, by: str = ""
     ) -> None:
-        """Let at most `limit` runs be started in any `seconds`, of each workflow or by each user.
+        """Allow at most `limit` starts in any `seconds`, per workflow or per user.
 
-        Counts in all workspaces, and replaces what engines were given for the same `seconds`; None
-        means no rate. Other processes follow within five seconds.
+        It counts starts in all workspaces and replaces the rate that engines were given for the same
+        `seconds`. None removes the limit. Other processes follow within five seconds.
         """
         await self.rates.put(self, checked_rate(per, limit, seconds, by))
 
     async def drop_start_rate(self, per: RatePer, *, seconds: float = 60.0, by: str = "") -> bool:
-        """Remove a start rate; what engines were given applies again. False if none was set."""
+        """Remove a start rate; the one that engines were given applies again. False if none was set."""
         return await self.rates.drop(self, checked_rate(per, None, seconds, by))
 
     async def start_rates(self) -> list[StoredRate]:
@@ -446,17 +447,17 @@ class Client(VerbGroups):
     # Workers and queues
 
     async def workers(self) -> Sequence[WorkerRow]:
-        """List the workers of the database by id; one whose lease has run out is gone or about to be."""
+        """List the workers of the database by id. One whose lease has run out is gone or about to be."""
         return sorted(await self.store.list_workers(), key=lambda worker: worker.id)
 
     async def queues(self) -> Sequence[QueueUse]:
-        """Count what the queues hold of this workspace: ready, waiting and active."""
+        """Count the runs and remote steps of this workspace in each queue: ready, waiting and active."""
         return await self.store.read_queues(self.workspace, now=await self.store.now())
 
     # Access
 
     async def audit(self, *, before: str = "", limit: int = 100) -> Page[AuditEntry]:
-        """List who asked servers of this workspace for which change, newest first, in pages as `runs`."""
+        """List who changed what through a server, newest first, in pages like `runs`."""
         return await self._search.audit(before=before, limit=limit)
 
     @property

@@ -1,4 +1,4 @@
-"""The database as operators see it: what it holds, whether it is sound, backups and pruning.
+"""The database as operators see it: what it contains, whether it is sound, backups and pruning.
 
 Each verb takes an open store, such as `engine.store`.
 """
@@ -30,26 +30,29 @@ class Pruned(NamedTuple):
 
 
 async def info(store: Store) -> DatabaseInfo:
-    """The version of its tables, its size, and how many rows it has."""
+    """Return the version of the tables, the size, and how many rows there are."""
     schema, size = await store.read_schema(), await store.read_size()
     encoded = await store.read_codec_check() is not None
     return DatabaseInfo(schema.stored, schema.known, size.bytes, encoded, size.counts)
 
 
 async def check(store: Store) -> Sequence[StoreFault]:
-    """What is damaged: pages of a file, gaps in logs, tickets that do not fit their runs. Only reads."""
+    """Return the damage: broken pages, gaps in logs, tickets that do not match their runs. Only reads."""
     return await store.find_faults()
 
 
 async def back_up(store: Store, path: str | PathLike[str]) -> int:
-    """Copy a SQLite file while it is in use; returns the size of the copy. PostgreSQL has its own tools."""
+    """Copy a SQLite file while it is in use, and return the size of the copy.
+
+    PostgreSQL has its own tools.
+    """
     return await store.back_up(fspath(path))
 
 
 async def prune(
     store: Store, *, older_than: Duration, progress: Callable[[Pruned], None] = lambda done: None
 ) -> Pruned:
-    """Remove runs that ended that long ago, with their logs, and broadcast events nobody waits for."""
+    """Remove runs that ended that long ago, and broadcast events that no run waits for."""
     age = seconds(older_than, name="older_than")
     runs, events, after = 0, 0, ""
     while True:

@@ -15,7 +15,7 @@ from stepwell.domain.approvals import check_decider, denies
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
 from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.ids import RunId
-from stepwell.domain.messages import Decision, Notice, decide_key, decides
+from stepwell.domain.messages import ApprovalChange, Decision, decide_key, decides
 from stepwell.domain.schema import Schema
 from stepwell.domain.state import OpenWait, RunState, fold
 from stepwell.domain.status import RETRYABLE
@@ -78,15 +78,15 @@ async def reassign(run: RunHandle[Any], assignees: Sequence[str], *, path: str, 
             f"assignees is {excerpt(assignees)}", hint='give a list of names: ["ana", "role:finance"]'
         )
     names = [checked_text(name, "assignee") for name in assignees]
-    notice = Notice(assignees=names, by=checked_text(by, "by"), reason=clean(reason))
+    notice = ApprovalChange(assignees=names, by=checked_text(by, "by"), reason=clean(reason))
     await _notify(run, "reassign", notice, path)
 
 
 async def remind(run: RunHandle[Any], *, path: str, by: str, reason: str) -> OpenWait:
-    return await _notify(run, "remind", Notice(by=checked_text(by, "by"), reason=clean(reason)), path)
+    return await _notify(run, "remind", ApprovalChange(by=checked_text(by, "by"), reason=clean(reason)), path)
 
 
-async def _notify(run: RunHandle[Any], kind: str, notice: Notice, path: str) -> OpenWait:
+async def _notify(run: RunHandle[Any], kind: str, notice: ApprovalChange, path: str) -> OpenWait:
     client = run._client
     wait = await _open_approval(run, await log_state(run), path)
     message = Message(

@@ -1,7 +1,8 @@
-"""DeclaredTriggers: lets exactly those triggers exist that a workflow declares.
+"""DeclaredTriggers: keeps the stored triggers of a workflow equal to those that it declares.
 
-Their names begin with the name of the workflow, and `origin` has it. A pause by a person stays, and so does
-the path of a webhook. Everything may be repeated: after a crash the next call does the rest.
+Their names begin with the name of the workflow, which is also their `origin`. A pause by a person stays,
+and so does the path of a webhook. Every call may be repeated: after a crash, the next one completes the
+work.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class DeclaredTriggers:
     async def declare(self, workflow: str, declared: Sequence[DeclaredTrigger], *, by: str = "") -> None:
         """Create, change and remove triggers of a workflow until they are those that it declares.
 
-        Nothing is written if one of them is wrong. TriggerExists: somebody created one of that name.
+        If one of them is wrong, nothing is written. TriggerExists: somebody created a trigger with that
+        name.
         """
         rows = [await self._row(workflow, each, by) for each in declared]
         left = {trigger.place: trigger for trigger in await self._existing(workflow)}
@@ -46,7 +48,7 @@ class DeclaredTriggers:
             await self._drop(trigger)
 
     async def remove(self, workflow: str) -> None:
-        """Remove what a workflow declares; the runs that were started continue."""
+        """Remove the triggers that a workflow declares. The runs that they started continue."""
         for trigger in await self._existing(workflow):
             await self._drop(trigger)
 
@@ -59,7 +61,7 @@ class DeclaredTriggers:
         await self._client.call_idempotent(lambda: store.drop_trigger(*trigger.place))
 
     async def _row(self, workflow: str, declared: DeclaredTrigger, by: str) -> Trigger:
-        """The trigger as it would be created."""
+        """Return the trigger as it would be created."""
         client, name = self._client, f"{workflow}.{declared.id}".replace("/", "-")
         options: dict[str, Any] = {**declared.options, "by": by}
         given = declared.input
@@ -84,7 +86,7 @@ class DeclaredTriggers:
             changed = row if current is None else _changed(current, row)
             if changed is current or await self._swap(changed, 0 if current is None else current.revision):
                 return
-            # Another process declares it at the same time: look again.
+            # Another process declares it at the same time: read it again.
 
     async def _swap(self, trigger: Trigger, expected: int) -> bool:
         store = self._client.store
@@ -94,7 +96,7 @@ class DeclaredTriggers:
 
 
 def _changed(current: Trigger, row: Trigger) -> Trigger:
-    """What the stored trigger becomes; itself if nothing is different."""
+    """Return what the stored trigger becomes; the same object if nothing changes."""
     settings, match = row.settings, row.match
     if row.type == SCHEDULE:
         before = msgspec.json.decode(current.settings, type=ScheduleSettings)

@@ -1,4 +1,4 @@
-"""EventTriggers: what starts runs when something happens: a broadcast event, or what a source finds."""
+"""EventTriggers: what starts runs when something happens: a broadcast event, or a source that finds one."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from stepwell.domain.triggers.trigger import Pause, Trigger, TriggerStart
 from stepwell.domain.triggers.triggered_runs import start_of
 from stepwell.errors import InvalidInput, excerpt
 
-PAYLOAD = "{{trigger.payload}}"  # what a run gets unless it is said otherwise
+PAYLOAD = "{{trigger.payload}}"  # the default input of a run
 EVERY_MIN = 0.1
 _SETTINGS = ("event", "key", "condition", "source", "every")
 _START = ("tags", "queue", "priority", "timeout")
 
 
 class EventTriggerOptions(TypedDict, total=False):
-    """Which events start a run, and what it gets of them."""
+    """Which events start a run, and what input it gets."""
 
     event: str
     key: str
@@ -59,16 +59,16 @@ class EventTriggerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTriggerInfo:
-    """A trigger of an event, or of a source. Times are in seconds since 1970."""
+    """A trigger by event or by source. Times are in seconds since 1970."""
 
     name: str
     workflow: str
-    version: str = ""  # '': the latest
+    version: str = ""  # '': the latest version
     event: str = ""  # the broadcast event that starts a run
-    key: str = ""  # '': any
+    key: str = ""  # '': any key
     condition: str = ""
-    source: str = ""  # or the type of the source whose events do
-    config: Any = None  # of the source
+    source: str = ""  # or the type of the source whose events start it
+    config: Any = None  # the configuration of the source
     every: float | None = None  # how often the source is asked
     input: Any = None
     tags: dict[str, str] = field(default_factory=dict)
@@ -78,23 +78,23 @@ class EventTriggerInfo:
     paused: bool = False
     paused_by: str = ""
     reason: str = ""  # why it was paused
-    refused: int = 0  # events that started no run although they should have
-    refused_event: str = ""  # the last of them
+    refused: int = 0  # events that should have started a run and did not
+    refused_event: str = ""  # the last such event
     refused_at: float | None = None
-    refused_reason: str = ""  # disabled, no_workflow, recursion_limit, or the code of an error
+    refused_reason: str = ""  # why: disabled, no_workflow, recursion_limit, or an error code
     refused_message: str = ""
     started: int = 0  # runs that the source started
     looked_at: float | None = None  # when the source last answered
     next_at: float | None = None  # when it is asked next
-    failures: int = 0  # of the source, in a row
-    error: str = ""  # of the last one
+    failures: int = 0  # consecutive failures of the source
+    error: str = ""  # the code of the last failure
     origin: str = ""  # the workflow that declares it
     created_at: float = 0.0
     created_by: str = ""
 
 
 class SourceConfig(Protocol):
-    """What a client knows of a type of source."""
+    """What a client knows about a source type."""
 
     @property
     def every(self) -> float: ...
@@ -107,8 +107,8 @@ class SourceConfig(Protocol):
 class EventTriggers(NamedTriggers[EventTriggerInfo]):
     """`engine.triggers`: which workflows start when something happens.
 
-    A paused trigger starts nothing; broadcast events of that time are not made up for. A source continues
-    where it was.
+    A paused trigger starts nothing, and broadcast events that it misses are not made up for. A source
+    continues where it was.
     """
 
     _type = TRIGGER
@@ -126,19 +126,19 @@ class EventTriggers(NamedTriggers[EventTriggerInfo]):
     async def create(
         self, name: str, workflow: Any, input: Any = PAYLOAD, **options: Unpack[EventTriggerOptions]
     ) -> EventTriggerInfo:
-        """Start a workflow for each broadcast `event`, or for what a `source` finds.
+        """Start a workflow for each broadcast `event`, or for each event that a `source` finds.
 
-        Each event starts one run. With `key` only events of that key count, with `condition` those for which
-        the expression is true: `trigger.payload.amount > 100`. In `input`, "{{trigger.payload.order}}" is a
-        value of the event. A `source` is a type of the program, asked `every` so often with its `config`.
-        TriggerExists: the name is taken.
+        Each event starts one run. With `key`, only events with that key count; with `condition`, only those
+        for which the expression is true: `trigger.payload.amount > 100`. In `input`,
+        "{{trigger.payload.order}}" stands for a value of the event. `source` is a source type of the
+        program, which is asked `every` so often with its `config`. TriggerExists: the name is taken.
         """
         return await self._create(await self.built(name, workflow, input, {**options}))
 
     async def built(
         self, name: str, workflow: Any, input: Any, options: dict[str, Any], *, origin: str = ""
     ) -> Trigger:
-        """The trigger as it is to be stored."""
+        """Return the trigger as it is to be stored."""
         given = checked_event_trigger(options, self._check_condition, self._sources)
         definition = await self._definition(workflow, given.version)
         data = limited(
@@ -188,7 +188,7 @@ def checked_event_trigger(
     check_condition: Callable[[str], None] | None,
     sources: Mapping[str, SourceConfig] | None,
 ) -> CheckedEventTrigger:
-    """Check what needs no database; InvalidInput names the option that is wrong."""
+    """Check what needs no database. InvalidInput names the wrong option."""
     names = (*_SETTINGS, *_START, "config", "version", "paused", "by")
     for name in options:
         if name not in names:
@@ -259,7 +259,7 @@ def _checked_source(
 
 
 def info_of(trigger: Trigger) -> EventTriggerInfo:
-    """The trigger as people see it."""
+    """Return the trigger as people see it."""
     settings, state, start = settings_of(trigger), state_of(trigger), start_of(trigger)
     pause = None if trigger.paused is None else msgspec.json.decode(trigger.paused, type=Pause)
     refused = state.last_refused

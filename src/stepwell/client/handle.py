@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar, overload
 import msgspec
 from msgspec import Raw
 
-from stepwell.client import decisions, links, message_ids, operations, removal, variables
+from stepwell.client import approval_links, decisions, message_ids, operations, removal, variables
 from stepwell.client.diagnosis import warn_if_unserved, why
 from stepwell.client.keys import NewCredential
 from stepwell.client.open_waits import first_open_wait
@@ -218,14 +218,14 @@ class RunHandle(Generic[R]):
     async def logs(
         self, path: str = "", *, attempt: int = 0, after: int = 0, limit: int = LINES_PAGE
     ) -> Sequence[StepLogLine]:
-        """Read what steps logged and printed: all of them, the one at `path`, or one attempt of it.
+        """Read what steps logged and printed: all steps, the one at `path`, or one attempt of it.
 
         Returns at most `limit` lines after line `after`, oldest first.
         """
         await self._check()
         lines = await read_lines(self._client.store, self.id, path, attempt=attempt, after=after, limit=limit)
         if not lines:
-            await self.info()  # it may have been deleted
+            await self.info()  # the run may have been deleted
         return lines
 
     async def follow_logs(
@@ -299,12 +299,17 @@ class RunHandle(Generic[R]):
     # The past of the run
 
     async def state(self, at: int | None = None) -> RunState:
-        """Fold the log into the state of the run, now or after any event; of a graph with its variables."""
+        """Return the state of the run, folded from its log, now or after any event.
+
+        For a graph it includes the variables.
+        """
         return await state_of(self.id, await self._events(at), self._graph)
 
     async def trace(self, *, after: int = 0, limit: int = 1000, values: bool = True) -> list[TraceEntry]:
-        """List what the run did: up to `limit` entries after the one of order `after`, with what they read
-        and wrote unless `values=False`."""
+        """List what the run did: up to `limit` entries after the one of order `after`.
+
+        With `values=False`, entries come without what they read and wrote.
+        """
         return await read_trace(self.id, self.log(), self._graph, after, limit, values=values)
 
     async def _graph(self, accepted: Accepted) -> bytes:
@@ -365,9 +370,9 @@ class RunHandle(Generic[R]):
     # Messages to the run
 
     async def signal(self, name: str, payload: Any = None, *, id: str = "", by: str = "") -> None:
-        """Send a signal; the run takes it when it waits for one.
+        """Send a signal. The run takes it when it waits for one.
 
-        The same `id` counts once; MessageConflict if it was used for another name or payload.
+        The same `id` counts once. MessageConflict: it was used for another name or payload.
         """
         checked_text(name, "name")
         await self._check()
@@ -387,9 +392,9 @@ class RunHandle(Generic[R]):
     async def event(
         self, name: str, payload: Any = None, *, key: str = "", id: str = "", by: str = ""
     ) -> bool:
-        """Send an event to this run only; the first matching wait takes it, even one opened later.
+        """Send an event to this run only. The first matching wait takes it, even one opened later.
 
-        `key` is the event key. The same `id` counts once; False says that it was received before, and
+        `key` is the event key. The same `id` counts once: False means that it was received before,
         MessageConflict that it was used for another event.
         """
         body = {"key": checked_text(key, "key"), "data": Raw(encoded_by_type(payload))}
@@ -423,12 +428,12 @@ class RunHandle(Generic[R]):
         reason: str = "",
         id: str = "",
     ) -> None:
-        """Answer the only open approval, or the one at `path`; AlreadyDecided if it is not open.
+        """Answer the only open approval, or the one at `path`. AlreadyDecided if it is closed.
 
-        Raises NotAssigned if it has assignees, and neither `by` nor one of the `roles` (assignee
-        `role:name`) is among them, and StarterBarred if `by` started the run and may not decide it.
-        If several people must approve, each counts once, and one who denies is enough.
-        An `id` makes the call safe to repeat: the same id counts once.
+        NotAssigned: it has assignees, and neither `by` nor one of the `roles` (assignee `role:name`) is
+        among them. StarterBarred: `by` started the run and may not decide it. If several people must
+        approve, each counts once, and one who denies is enough. The same `id` counts once, so a call with
+        an id is safe to repeat.
         """
         await decisions.decide(self, answer, path=path, by=by, roles=roles, reason=reason, id=id)
 
@@ -438,7 +443,7 @@ class RunHandle(Generic[R]):
         *,
         path: str = "",
         roles: Collection[str] = (),
-        expires: Duration = links.LASTING,
+        expires: Duration = approval_links.LASTING,
         by: str = "",
     ) -> NewCredential:
         """Create a link with which one person decides the only open approval, or the one at `path`.
@@ -446,9 +451,9 @@ class RunHandle(Generic[R]):
         It needs no key, is used once and expires. Its `text` is returned here and never again; a server
         takes it as a bearer token at `/api/v1/approval`.
         """
-        wait = await decisions.open_approval_for(self, path, links.checked_assignee(assignee), roles)
-        seq = await links.opened_at(self.log(), wait.path)
-        new = partial(links.create, self._client, self.id, wait, assignee, opened_at=seq)
+        wait = await decisions.open_approval_for(self, path, approval_links.checked_assignee(assignee), roles)
+        seq = await approval_links.opened_at(self.log(), wait.path)
+        new = partial(approval_links.create, self._client, self.id, wait, assignee, opened_at=seq)
         return await new(roles=roles, expires=expires, by=by)
 
     async def reassign(
@@ -460,8 +465,8 @@ class RunHandle(Generic[R]):
     async def remind(self, *, path: str = "", by: str = "", reason: str = "") -> OpenWait:
         """Record a reminder of an open approval, and return the approval with its assignees.
 
-        If the workers have a channel for approvals, the assignees get a message. Other programs that notify
-        people follow the events of runs: the reminder is one of them.
+        If the workers have a channel for approvals, the assignees get a message. Programs that notify
+        people in other ways can follow the events of runs, where the reminder appears.
         """
         return await decisions.remind(self, path=path, by=by, reason=reason)
 
@@ -470,8 +475,8 @@ class RunHandle(Generic[R]):
     ) -> None:
         """Take a transition that a machine waits for.
 
-        Raises WrongPlace if the transition does not fit the place of the machine, and AlreadyDecided if
-        somebody was faster. A `signal` of that name waits until it fits. The same `id` counts once.
+        WrongPlace: the transition does not leave the place of the machine. AlreadyDecided: somebody was
+        faster. (A `signal` with that name waits until the transition fits.) The same `id` counts once.
         """
         await decisions.trigger(self, transition, payload, by=by, reason=reason, id=id)
 
@@ -492,10 +497,10 @@ class RunHandle(Generic[R]):
                 pass
 
     async def cancel(self, reason: str = "", *, by: str = "", force: bool = False) -> bool:
-        """Ask the run to clean up and end. False if it had ended or was asked before.
+        """Ask the run to clean up and end. False if it had ended or was already asked.
 
-        With `force` it ends at once and none of its code runs again, not even its cleanup: for a run whose
-        cleanup hangs. A step that is under way is stopped, its result is dropped. Its children are cancelled.
+        With `force` it ends at once and none of its code runs again, not even its cleanup. Use that when
+        the cleanup hangs. A running step is stopped and its result is dropped. Children are cancelled.
         """
         if not isinstance(reason, str):
             raise InvalidInput(f"the reason is {excerpt(reason)}", hint="give text", field="reason")
@@ -514,10 +519,10 @@ class RunHandle(Generic[R]):
         return outcome is not CancelOutcome.ALREADY
 
     async def hold(self, *, by: str = "", reason: str = "") -> bool:
-        """Stop the run until `release`: it begins nothing new. False if it was held before.
+        """Stop the run until `release`: it begins nothing new. False if it was held.
 
-        A step that is under way ends and is recorded. Messages are kept, and timers that become due fire when
-        the run is released. Cancelling it releases it.
+        A running step ends and is recorded. Messages are kept, and timers that become due fire when the run
+        is released. Cancelling releases it.
         """
         await self._check()
         return await operations.hold(self._client, self.id, held=True, by=by, reason=reason)
@@ -543,10 +548,9 @@ class RunHandle(Generic[R]):
                 pass
 
     async def change_delay(self, to: Duration, *, path: str = "", by: str = "", reason: str = "") -> None:
-        """Let the timer of a sleeping run fire `to` from now: sooner, later or, with 0, at once.
+        """Make the timer of a sleeping run fire `to` from now: sooner, later or, with 0, at once.
 
-        `path` selects among several timers. Raises NotSleeping if there is no such timer. One that fires
-        before the run hears of the change has fired.
+        `path` selects among several timers. NotSleeping: there is no such timer, or it has fired.
         """
         await self._check()
         change = partial(operations.change_delay, self._client, self.id, await self.waits(), to)
@@ -555,11 +559,11 @@ class RunHandle(Generic[R]):
     async def set_variable(
         self, name: str, value: Any, *, id: str = "", by: str = "", reason: str = ""
     ) -> None:
-        """Give a variable of a graph run that waits, or is held, another value.
+        """Set a variable of a graph run that waits or is held.
 
-        The run takes it in at once, or when it is released: whatever it decides from then on sees the value
-        as `ctx.name`, in every branch. The same `id` counts once. Raises NotSettable if the run is not
-        a graph, works, or has no such variable.
+        The run takes the value in at once, or when it is released. Whatever it decides from then on sees
+        the value as `ctx.name`, in every branch. The same `id` counts once. NotSettable: the run is not a
+        graph, is working, or has no such variable.
         """
         asked = variables.message(self._client, self.id, name, value, id=id, by=by, reason=reason)
         row, log = await self.info(), await self._events()
@@ -568,15 +572,15 @@ class RunHandle(Generic[R]):
         self._delivered(await self._client.deliver(asked), f"the value of {name}")
 
     async def discard(self, *, by: str = "", reason: str = "") -> None:
-        """Stop a test run and delete it with all runs below it, without cleanup. Refuses other runs."""
+        """Stop a test run and delete it with all runs below it, without its cleanup. Refuses other runs."""
         await removal.end_test_run(self._client, self.info, by=by, reason=reason)
         await self.delete(by=by, reason=reason)
 
     async def skip(self, output: Any = None, *, path: str = "", by: str = "", reason: str = "") -> None:
-        """Continue a failed run as if its failed step had returned `output`; its timeout begins anew.
+        """Continue a failed run as if its failed step had returned `output`. Its timeout starts anew.
 
-        `path` names the step, so that no other one is skipped by mistake. Raises NotSkippable if the run did
-        not fail in a step: its own code, a child or a timeout ended it.
+        `path` names the step, so that no other step is skipped by mistake. NotSkippable: the run did not
+        fail in a step, but in its own code, a child or a timeout.
         """
         await self._check()
         data = limited(encoded_by_type(output), "the output", self._client.payload_bytes_max)

@@ -138,16 +138,16 @@ class GraphLibrary:
         return f" ({saved.by or 'anonymous'}, {when})"
 
     async def delete(self, name: str) -> None:
-        """Delete the graph with its versions and triggers. Runs that have begun continue."""
+        """Delete the graph with its versions and triggers. Runs that have started continue."""
         await self._definitions(name)
         await DeclaredTriggers(self._client).remove(name)
         await self._client.store.drop_definitions(self._client.workspace, DRAFT + name, name)
 
     async def publish(self, name: str, *, expected: str = "", by: str = "") -> str:
-        """Make the draft a version and return its number; an unchanged draft makes no new version.
+        """Make the draft a version and return its number. An unchanged draft makes no new version.
 
-        From then on the triggers of this version are those of the graph. If a publish was interrupted,
-        publish again: it does what is left. Conflict if the hash of the draft is not `expected`.
+        From then on, the triggers of the graph are those of this version. If publishing is interrupted,
+        publish again: it completes the rest. Conflict: the hash of the draft is not `expected`.
         """
         while True:
             definitions = await self._definitions(name)
@@ -172,7 +172,7 @@ class GraphLibrary:
     async def _declare(self, name: str, declared: Sequence[DeclaredTrigger], by: str) -> None:
         await DeclaredTriggers(self._client).declare(name, declared, by=by)
         if declared:
-            await self._begin_to_work()  # they start runs that nobody else would take
+            await self._begin_to_work()  # they start runs that no other worker would take
 
     async def _retitle(self, published: Definition, draft: Definition) -> None:
         """Give a version the title of a draft that is otherwise the same: it is not part of the version."""

@@ -17,22 +17,23 @@ _PAGE = 500
 
 
 class KnownMessage(NamedTuple):
-    """What a run has under a key: in its log, or still in its inbox."""
+    """The message that a run has under a key, in its log or still in its inbox."""
 
     name: str
     payload: bytes
 
 
 async def was_received(access: StoreAccess, run_id: RunId, key: str) -> bool:
-    """Whether the run has taken a message of that key into its log."""
+    """Return whether the run has taken a message with that key into its log."""
     return await _in_log(access, run_id, key) is not None
 
 
 async def check_same(access: StoreAccess, message: Message, outcome: Delivery, id: str) -> None:
-    """Refuse a message that was delivered just now if its id had been used for another one.
+    """Refuse a message whose id was already used for another message.
 
-    The run drops it because of its key. Only ids that a caller chose are looked up: the messages in the log
-    are read for them. The inbox comes first: what leaves it meanwhile is in the log afterwards.
+    The run drops such a message because of its key. Only ids that a caller chose are checked, because the
+    messages in the log must be read. The inbox is read first: what leaves it meanwhile is in the log
+    afterwards.
     """
     if not id or is_generated(id):
         return

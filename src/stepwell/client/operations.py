@@ -1,4 +1,4 @@
-"""Operations: what operators do to runs beside their own course."""
+"""Operations: what operators do to runs from outside."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def hold(client: StoreAccess, run_id: RunId, *, held: bool, by: str, reaso
             raise NotHoldable(f"run {run_id} was cancelled and cleans up")
         case _:
             client.notifier.notify_work(run_id)
-            # If the call was repeated, an earlier one whose answer was lost may have changed it.
+            # If this call is a repeat, an earlier one whose answer was lost may have made the change.
             return outcome is HoldOutcome.CHANGED or repeated
 
 
@@ -69,7 +69,7 @@ async def force_end(client: StoreAccess, run_id: RunId, *, by: str, reason: str)
 
 
 def skipped_step(run_id: RunId, events: Sequence[Event], path: str, output: bytes) -> NewEvent:
-    """The event that gives the failed step of a run this output, or NotSkippable with the reason."""
+    """Return the event that gives the failed step of a run this output. NotSkippable says why not."""
     last = events[-1].fact
     if not isinstance(last, Failed):
         raise NotSkippable(
@@ -105,7 +105,7 @@ class HoldInfo:
 
 
 class Holds:
-    """Workflows, queues and the workspace that operators have stopped."""
+    """Workflows, queues and the workspace as far as operators hold them."""
 
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
@@ -162,7 +162,7 @@ async def change_delay(
 
 
 def _open_timer(run_id: RunId, waits: Sequence[OpenWait], path: str) -> str:
-    """The path of the timer that is meant: the one that was named, or the only one."""
+    """Return the path of the timer that the caller means: the named one, or the only one."""
     timers = [wait.path for wait in waits if wait.what == "timer"]
     if path and path not in timers:
         raise NotSleeping(f"run {run_id} has no timer at {excerpt(path)}", timers=", ".join(timers) or "none")

@@ -52,7 +52,7 @@ def checked_rates(rates: Sequence[StartRate]) -> tuple[StartRate, ...]:
 
 
 def checked_rate(per: Any, limit: Any, seconds: Any, by: Any) -> StoredRate:
-    """Return the rate as it is stored."""
+    """Return the rate as a store keeps it."""
     if per not in ("workflow", "user"):
         raise InvalidInput(f"per is {excerpt(per)}", hint='a start rate is per "workflow" or per "user"')
     whole = isinstance(limit, int) and not isinstance(limit, bool)
@@ -70,7 +70,7 @@ def checked_rate(per: Any, limit: Any, seconds: Any, by: Any) -> StoredRate:
 
 
 class StartRates:
-    """The rates in force: those of the database, and those given to the engine that it says nothing about."""
+    """The rates in force: those in the database, and those given to the engine that they do not replace."""
 
     def __init__(self, store: Store, given: Sequence[StartRate] = ()) -> None:
         self.given = checked_rates(given)
@@ -81,18 +81,18 @@ class StartRates:
         self._looking: asyncio.Future[None] | None = None
 
     async def in_force(self) -> tuple[StartRate, ...]:
-        """Return them as they were at most RATES_SECONDS ago."""
+        """Return the rates as they were at most RATES_SECONDS ago."""
         now = asyncio.get_running_loop().time()
         if not 0 <= now - self._read_at < RATES_SECONDS:
             if self._read:
-                self._read_at = now  # meanwhile others use what is known
+                self._read_at = now  # meanwhile, other callers use the last known rates
                 await self._look(now)
             else:
                 await self._first_look(now)
         return self._known
 
     async def _first_look(self, now: float) -> None:
-        """Read them once for all starts that come together, so that these are still sent together."""
+        """Read the rates once for all starts that come together, so that these are sent together."""
         looking = self._looking
         if looking is not None and not looking.done():
             await looking
@@ -103,7 +103,7 @@ class StartRates:
             await self._look(now)
         finally:
             looking.set_result(None)
-        await asyncio.sleep(0)  # the others go on in the next turn of the loop, and this start with them
+        await asyncio.sleep(0)  # the others continue in the next turn of the loop, and this start with them
 
     async def _look(self, now: float) -> None:
         try:
@@ -130,7 +130,7 @@ class StartRates:
         return dropped or repeated
 
     def _forget(self) -> None:
-        """Look again before the next start of this process."""
+        """Read the rates again before the next start of this process."""
         self._read_at, self._read = float("-inf"), False
 
 

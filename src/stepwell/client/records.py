@@ -49,7 +49,7 @@ _CLEARED_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionInfo:
-    """A collection: what its records must be, and what they are found by."""
+    """A collection: the schema of its records, and the fields by which they are found."""
 
     name: str
     version: int  # counts the changes of the definition
@@ -64,7 +64,7 @@ class CollectionInfo:
 
 
 class RecordChange(NamedTuple):
-    """A change of one record: of which one, and what it does."""
+    """A change of one record: which record, and what changes."""
 
     place: RecordPlace
     decide: Decide
@@ -88,12 +88,12 @@ class Records:
         expected: int | None = None,
         by: str = "",
     ) -> CollectionInfo:
-        """Create a collection, or change the one of this name. The same definition changes nothing.
+        """Create a collection, or change its definition. The same definition changes nothing.
 
-        `schema` is the JSON Schema that every record must fit; a new one counts for records that are written
-        from now on. `key` is a field that no two records share; `find` are further fields to find by. Both
-        stay as they are while there are records. With `expected` it is changed in this version only; 0: it
-        must be new.
+        Every record must fit `schema`, a JSON Schema; a new schema applies to records written from now on.
+        `key` is a field that no two records share. `find` are further fields to find records by. Neither
+        can change while there are records. With `expected`, only that version of the definition is changed;
+        0 means that the collection must be new.
         """
         body, (key, find) = checked_schema(schema), checked_fields(key, find)
         wanted, by = checked_collection_name(name), checked_text(by, "by")
@@ -115,10 +115,10 @@ class Records:
             put = partial(store.put_collection, changed, expected=version)
             if await self._access.call_idempotent(put):
                 return info_of(changed)
-            # Somebody else changed it meanwhile: ours is the version after theirs, unless one is expected.
+            # Somebody changed it meanwhile: try with the next version, unless one is expected.
 
     async def collections(self, *, before: str = "", limit: int = 100) -> Page[CollectionInfo]:
-        """List the collections by name; `next` of a page is `before` of the following one."""
+        """List the collections by name. The `next` of a page is the `before` of the following page."""
         count = whole_number(limit, "limit", 1, PAGE_MAX)
         rows = await self._access.store.list_collections(
             self._access.workspace, after=checked_text(before, "before"), limit=count + 1
@@ -127,11 +127,11 @@ class Records:
         return Page([info_of(row) for row in rows[:count]], more)
 
     async def collection(self, name: str) -> CollectionInfo:
-        """Return one by name. CollectionNotFound: there is none."""
+        """Return a collection by name. CollectionNotFound: there is none."""
         return info_of(await self._read(name))
 
     async def drop(self, name: str, *, with_records: bool = False, by: str = "") -> bool:
-        """Delete a collection. False: there is none. CollectionChanged: it has records, and they may stay."""
+        """Delete a collection. False if there is none. CollectionChanged: it has records, which may stay."""
         wanted, store, workspace = checked_collection_name(name), self._access.store, self._access.workspace
         checked_text(by, "by")
         while True:
@@ -151,13 +151,13 @@ class Records:
     # Records
 
     async def create(self, collection: str, data: Mapping[str, Any], *, id: str = "") -> Record:
-        """Create a record. With an `id` the call may be repeated: the same data give the same record."""
+        """Create a record. With `id` the call may be repeated: the same data returns the same record."""
         change = creation(self._access.workspace, collection, data, id or self._access.ids.run_id())
         record: Record = await self._access.call_idempotent(_Calls(self._access.store, change).make)
         return record
 
     async def get(self, collection: str, id: str = "", *, key: Any = None) -> Record:
-        """Return the record of this id, or of this key. RecordNotFound: there is none."""
+        """Return the record with this id or key. RecordNotFound: there is none."""
         place = place_of("update", self._access.workspace, collection, id, key)
         record = await self._there(place)
         if record is None:
@@ -173,9 +173,9 @@ class Records:
         before: str = "",
         limit: int = 100,
     ) -> Page[Record]:
-        """Find records whose indexed fields have these values, oldest first; none: all records.
+        """Find records by their indexed fields, oldest first; without `where`, all records.
 
-        `next` of a page is `before` of the following one.
+        The `next` of a page is the `before` of the following page.
         """
         count, terms = whole_number(limit, "limit", 1, PAGE_MAX), checked_where(where)
         check_indexed(await self._read(collection), terms)
@@ -193,16 +193,16 @@ class Records:
     async def update(
         self, collection: str, id: str, data: Mapping[str, Any], *, version: int = 0, whole: bool = False
     ) -> Record:
-        """Set the fields that `data` names; with `whole` the record has these fields and no others.
+        """Set the fields in `data`. With `whole` the record has these fields and no others.
 
-        With a `version`, only that version is changed. RecordChanged: it has another one.
+        With `version`, only that version is changed. RecordChanged: the record has another one.
         """
         change = revision(self._access.workspace, collection, id, None, data, version=version, whole=whole)
         calls = _Calls(self._access.store, change)
         try:
             record: Record = await self._access.call_idempotent(calls.make)
         except RecordChanged:
-            # An earlier call whose answer was lost may have made this change.
+            # An earlier attempt whose answer was lost may have made this change.
             there = await self._there(change.place) if calls.repeated and version else None
             if there is None or there.version != version + 1 or {**there.data, **data} != there.data:
                 raise
@@ -210,7 +210,7 @@ class Records:
         return record
 
     async def delete(self, collection: str, id: str, *, version: int = 0) -> bool:
-        """Delete a record. False: there is none. With a `version`, only that version is deleted."""
+        """Delete a record. False if there is none. With `version`, only that version is deleted."""
         calls = _Calls(
             self._access.store, deletion(self._access.workspace, collection, id, None, version=version)
         )
@@ -222,9 +222,9 @@ class Records:
             return True
 
     async def restore(self, collection: str, records: Sequence[Record]) -> int:
-        """Write records with their ids, versions and times, such as those of an export.
+        """Write records with their ids, versions and times, as an export has them.
 
-        Those whose id is there stay as they are. Returns how many were written; at most 500 at once.
+        Records whose id exists stay as they are. Takes up to 500 records and returns how many were written.
         """
         if len(records) > RESTORED_MAX:
             raise InvalidInput(
@@ -259,7 +259,7 @@ class Records:
 
 
 class _Calls:
-    """The calls of one change: whether an earlier one may have done the work."""
+    """The attempts of one change: whether an earlier one may have succeeded."""
 
     def __init__(self, store: RecordStore, change: RecordChange) -> None:
         self._store = store
@@ -310,7 +310,7 @@ def checked_version(version: object) -> int:
 
 
 def place_of(action: Action, workspace: str, collection: str, id: str, key: Any) -> RecordPlace:
-    """Return which record is meant: by its id, or by the value of its key field."""
+    """Return which record is meant, by its id or by its key."""
     name = checked_collection_name(collection)
     if (id != "") == (key is not None):
         raise InvalidInput(

@@ -34,14 +34,14 @@ async def delete(client: StoreAccess, run_id: RunId, row: ReadRow, *, by: str, r
         case Removal.CHILD:
             parent = (await row()).parent
             raise NotRemovable(f"run {run_id} belongs to run {parent}", hint="delete the root run instead")
-        case Removal.UNKNOWN if not repeated:  # if repeated, an earlier call of ours removed it
+        case Removal.UNKNOWN if not repeated:  # on a repeated call: the earlier one removed it
             raise RunNotFound(f"there is no run {run_id}")
         case _:
             _log.info("run %s was deleted by %s: %s", run_id, by or "somebody", clean(reason))
 
 
 async def end_test_run(client: StoreAccess, row: ReadRow, *, by: str, reason: str) -> None:
-    """End a test run and all runs below it by force; refuses any other run."""
+    """End a test run and all runs below it by force. Refuses any other run."""
     checked_text(by, "by")
     if not (await row()).test:
         raise NotRemovable(

@@ -15,22 +15,22 @@ from stepwell.domain.event_types import event_type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """One event of a log, with its time and payload decoded.
+    """One event of a log, with its time and decoded payload.
 
-    The start of a node of a graph has the seq of the fact that led to it, and follows it.
+    The start of a node of a graph has the seq of the fact that caused it, and follows that fact.
     """
 
     seq: int
     at: datetime
     kind: str  # the fact that the engine recorded
-    type: str  # what it means, in a vocabulary for all styles: docs/events.md
+    type: str  # what it means, in words for all styles: docs/events.md
     path: str
     attempt: int
     data: dict[str, Any]
 
 
 def readable(row: LogRow, run: str = "") -> list[RunEvent]:
-    """The event of a row, followed by the starts of nodes that it led to."""
+    """Return the event of a row, followed by the starts of the nodes that it caused."""
     try:
         data = msgspec.json.decode(row.payload)
     except msgspec.DecodeError as error:

@@ -1,7 +1,7 @@
-"""A run as one JSON file: everything that a store keeps of it and of the runs below it.
+"""Run files: one run as JSON, with everything that a store keeps of it and of the runs below it.
 
-Values appear in the file as they do in the log, so a person can read it. The file is read as data: nothing
-in it is executed, and an invalid file is refused before anything is written.
+Values appear in the file as they do in the log, so that a person can read it. The file is only data:
+nothing in it is executed, and an invalid file is refused before anything is written.
 """
 
 from __future__ import annotations

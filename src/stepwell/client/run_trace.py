@@ -1,4 +1,4 @@
-"""How a client reads the trace and the state of a run: from its log and its stored definition."""
+"""The trace and the state of a run, read from its log and its stored definition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ReadGraph = Callable[[ev.Accepted], Awaitable[bytes]]
 
 
 class Folding(Protocol):
-    """Takes a log in, commit by commit."""
+    """Takes in a log, commit by commit."""
 
     def feed(self, events: Iterable[ev.Event]) -> None: ...
     def entries(self) -> list[TraceEntry]: ...
@@ -38,7 +38,7 @@ class GraphFolding(Folding, Protocol):
 
 
 class LogFolding:
-    """The trace of a function or a machine, which its log alone tells."""
+    """The trace of a function or a machine, which needs only the log."""
 
     def __init__(self) -> None:
         self._fold = TraceFold()
@@ -54,7 +54,7 @@ class LogFolding:
 async def read_trace(
     run_id: RunId, rows: AsyncIterator[LogRow], graph: ReadGraph, after: int, limit: int, *, values: bool
 ) -> list[TraceEntry]:
-    """Fold a log; return up to `limit` entries after an order, with or without what they read and wrote."""
+    """Fold a log; return up to `limit` entries after an order, with or without their values."""
     whole_number(after, "after", 0, 2**53, "give the order of the last entry", wrong=InvalidInput)
     whole_number(limit, "limit", 1, 100_000, "give how many entries to read", wrong=InvalidInput)
     log = [ev.read(row, run_id) async for row in rows]
@@ -76,7 +76,7 @@ async def read_trace(
 
 
 async def _beside_the_loop(fold_log: Callable[[], T], body: bytes, log: list[ev.Event]) -> T:
-    """Fold a large graph or a long log in a thread, so that the loop does its other work meanwhile."""
+    """Fold a large graph or a long log in a thread, so that the event loop stays responsive."""
     if len(body) < _LARGE_GRAPH and len(log) < _LONG_LOG:
         return fold_log()
     return await asyncio.to_thread(fold_log)
@@ -92,14 +92,14 @@ async def folded_graph(run_id: RunId, log: list[ev.Event], graph: bytes) -> Grap
 
 
 def graph_folding(run_id: str, graph: bytes) -> GraphFolding:
-    # By name: the client does not know authoring, and only readers of graph runs pay for its import.
+    # By name: the client does not depend on authoring, and only readers of graph runs import it.
     history = import_module("stepwell.authoring.graphs.history.run_trace")
     folding: GraphFolding = history.GraphTraceFold(run_id, graph)
     return folding
 
 
 async def graph_of(client: StoreAccess, accepted: ev.Accepted) -> bytes:
-    """Return the graph of a run: from its log, or as it was stored."""
+    """Return the graph of a run, from its log or from its stored definition."""
     if bytes(accepted.graph) != b"null":
         return bytes(accepted.graph)
     name, version = accepted.workflow, accepted.version
@@ -110,7 +110,7 @@ async def graph_of(client: StoreAccess, accepted: ev.Accepted) -> bytes:
 
 
 class Logged(Protocol):
-    """A run whose log can be read."""
+    """A run with a readable log."""
 
     @property
     def id(self) -> RunId: ...
@@ -118,19 +118,19 @@ class Logged(Protocol):
 
 
 async def log_state(run: Logged) -> RunState:
-    """The state of a run now, as far as its log alone says it: what all styles have in common."""
+    """Return the current state of a run as far as every style has it, from the log alone."""
     return fold([ev.read(row, run.id) async for row in run.log()])
 
 
 async def state_of(run_id: RunId, log: list[ev.Event], graph: ReadGraph) -> RunState:
-    """The state of a run after these events; of a graph with its input, variables and outputs."""
+    """Return the state of a run after these events; for a graph, with its input, variables and outputs."""
     state, accepted = fold(log), log[0].fact
     assert isinstance(accepted, ev.Accepted)
     state.input = msgspec.json.decode(accepted.input)
     if accepted.kind == "graph":
         try:
             folding = await folded_graph(run_id, log, await graph(accepted))
-        except UnknownWorkflow:  # of an early version, which did not store it: the rest of the state is known
+        except UnknownWorkflow:  # an early version did not store it; the rest of the state is known
             return state
         state.variables, state.nodes = folding.variables(), folding.outputs()
     return state

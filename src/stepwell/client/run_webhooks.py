@@ -35,7 +35,7 @@ class RunWebhooks:
         """Check a request and give it to the run that waits for it, or will.
 
         TriggerNotFound: no run has made this address. AddressUsed: it took its delivery, or the run no longer
-        waits. Unsigned: the request is not from its sender.
+        waits. InvalidSignature: the request is not from its sender.
         """
         hook = read_token(token)
         first = [] if hook is None else await self._access.store.read_log(hook.run_id, limit=1)

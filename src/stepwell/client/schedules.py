@@ -49,7 +49,7 @@ _LAST_TIME = 221_845_392_000.0  # the end of the year 8999
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """When a schedule is due, and what its runs get."""
+    """When a schedule is due, and what input its runs get."""
 
     cron: str
     every: Duration | None
@@ -78,8 +78,8 @@ class ScheduleInfo:
 
     name: str
     workflow: str
-    version: str = ""  # '': the latest
-    words: str = ""  # when it is due, as people say it
+    version: str = ""  # '': the latest version
+    words: str = ""  # when it is due, in words
     cron: str = ""
     every: float | None = None
     timezone: str = "UTC"
@@ -96,15 +96,15 @@ class ScheduleInfo:
     paused_at: float | None = None
     reason: str = ""  # why it was paused
     next_at: float | None = None
-    next_times: tuple[float, ...] = ()  # the next five
+    next_times: tuple[float, ...] = ()  # its next five times
     started: int = 0  # runs
     skipped: int = 0  # slots that started no run
-    last_slot: float | None = None  # that started one
+    last_slot: float | None = None  # the last slot that started a run
     last_run: str = ""
-    skipped_slot: float | None = None  # the last one
-    skip_reason: str = ""  # overlap, missed, disabled, no_workflow, or the code of an error
+    skipped_slot: float | None = None  # the last slot without a run
+    skip_reason: str = ""  # why: overlap, missed, disabled, no_workflow, or an error code
     origin: str = ""  # the graph that declares it
-    revision: int = 1  # pass it as `expected` to change what you have read
+    revision: int = 1  # pass it as `expected`, to change only what you have read
     created_at: float | None = None
     created_by: str = ""
     updated_at: float | None = None
@@ -119,14 +119,14 @@ class SchedulePreview(NamedTuple):
 
 
 class Backfill(NamedTuple):
-    """`slots` of that time; `started` runs are new, the other slots had theirs."""
+    """The slots of a backfill. `started` runs are new; the other slots already had theirs."""
 
     slots: int
     started: int
 
 
 class Schedules(NamedTriggers[ScheduleInfo]):
-    """`engine.schedules`: which workflows start by time. A resumed one goes on from its next time."""
+    """`engine.schedules`: which workflows start by time. A resumed one continues with its next time."""
 
     _type = SCHEDULE
 
@@ -139,18 +139,18 @@ class Schedules(NamedTriggers[ScheduleInfo]):
     ) -> ScheduleInfo:
         """Start a workflow by `cron` in a time zone, or `every` so often. TriggerExists: the name is taken.
 
-        `overlap` says what happens if the last run has not ended: "queue" lets the next one wait, "skip"
-        leaves it out, "allow" lets both run. `missed` says what happens to times at which no worker was
-        there: "skip" none, "one" run for all of them, or "all" (the last 100). `spread` delays the start by
-        up to that time, always the same for a schedule. In `input`, "{{trigger.slot}}" is the time that the
-        run is for.
+        `overlap` says what happens if the last run has not ended: "queue" makes the next one wait, "skip"
+        leaves it out, "allow" runs both. `missed` says what happens to times at which there was no worker:
+        "skip" starts nothing, "one" starts one run for all of them, "all" starts the last 100. `spread`
+        delays each start by up to that time, always by the same amount for one schedule. In `input`,
+        "{{trigger.slot}}" stands for the time that the run is for.
         """
         return await self._create(await self.built(name, workflow, input, {**options}))
 
     async def built(
         self, name: str, workflow: Any, input: Any, options: dict[str, Any], *, origin: str = ""
     ) -> Trigger:
-        """The schedule as it is to be stored."""
+        """Return the schedule as it is to be stored."""
         now = await self._client.store.now()
         by = checked_text(options.get("by", ""), "by")
         asked = checked_schedule({**options})
@@ -178,7 +178,7 @@ class Schedules(NamedTriggers[ScheduleInfo]):
         return timed(trigger, settings, now)
 
     async def update(self, name: str, **changes: Unpack[ScheduleChanges]) -> ScheduleInfo:
-        """Change some of a schedule. With `expected`, its revision must still be that one (Conflict)."""
+        """Change some settings of a schedule. With `expected`, only that revision is changed: Conflict."""
         expected = changes.pop("expected", 0)
         workflow, input = changes.pop("workflow", ""), changes.pop("input", NO_INPUT)
         by = checked_text(changes.get("by", ""), "by")
@@ -213,10 +213,10 @@ class Schedules(NamedTriggers[ScheduleInfo]):
                 changed = timed(changed, settings, now)
             if await self._change(trigger, changed, by, now):
                 return await self.get(name)
-            # Somebody changed it meanwhile: look again.
+            # Somebody changed it meanwhile: read it again.
 
     async def trigger(self, name: str, *, key: str = "", by: str = "") -> RunHandle[Any]:
-        """Start a run of the schedule now, paused or not; its slot is the current time."""
+        """Start a run of the schedule now, even if it is paused. Its slot is the current time."""
         trigger, now = await self._read(name), await self._client.store.now()
         key = f"sched/{trigger.id}/now/{checked_text(key, 'key') or self._client.token()}"
         run = await self._run(trigger, now, key=key, by=by)
@@ -224,9 +224,9 @@ class Schedules(NamedTriggers[ScheduleInfo]):
         return self._client.handle(run_id)
 
     async def backfill(self, name: str, since: Moment, until: Moment, *, by: str = "") -> Backfill:
-        """Start the runs of past slots from `since` to before `until`; slots that have a run keep it.
+        """Start the runs of past slots from `since` to before `until`. A slot that has a run keeps it.
 
-        At most 1000 slots. They follow `overlap`, except that "skip" leaves none of them out.
+        At most 1000 slots. `overlap` applies, except that "skip" leaves out none of them.
         """
         trigger, now = await self._read(name), await self._client.store.now()
         times = backfilled(settings_of(trigger), since, until, now)
@@ -240,7 +240,7 @@ class Schedules(NamedTriggers[ScheduleInfo]):
         return Backfill(len(times), started)
 
     async def _start_runs(self, runs: Sequence[NewRun]) -> Sequence[RunId]:
-        """Start them once; the ids of those that exist already are returned as they are."""
+        """Start the runs once each. Returns all ids, including those of runs that exist already."""
         self._client.check_usable()
         answers = await self._client.call_idempotent(lambda: self._client.starter.start(runs))
         self._client.notifier.notify_work()
@@ -257,7 +257,7 @@ class Schedules(NamedTriggers[ScheduleInfo]):
         after: Moment | None = None,
         count: int = 5,
     ) -> SchedulePreview:
-        """Say in words when such a schedule would be due, with its next times; nothing is stored."""
+        """Describe when such a schedule would be due, with its next times. Nothing is stored."""
         now = await self._client.store.now()
         settings = checked_schedule({"cron": cron, "every": every, "timezone": timezone})
         return previewed(settings.settings(ScheduleSettings(anchor=float(int(now)))), after, count, now)
@@ -302,7 +302,7 @@ class Schedules(NamedTriggers[ScheduleInfo]):
 
 
 class CheckedSchedule:
-    """The options of a schedule that were given, checked; those that were not stay as they are."""
+    """The checked options of a schedule. Options that were not given stay as they are."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._spec = {name: options[name] for name in _SPEC if options.get(name) is not None}
@@ -328,7 +328,7 @@ _NAMES = (*_SPEC, *_START, "version", "paused", "by")
 
 
 def checked_schedule(options: dict[str, Any]) -> CheckedSchedule:
-    """Check the options of a schedule that need no database; InvalidInput names the wrong one."""
+    """Check the options of a schedule that need no database. InvalidInput names the wrong one."""
     for name in options:
         if name not in _NAMES:
             raise InvalidInput(
@@ -358,7 +358,7 @@ def checked_schedule(options: dict[str, Any]) -> CheckedSchedule:
 
 
 def timed(trigger: Trigger, settings: ScheduleSettings, now: float) -> Trigger:
-    """The trigger with its next slot after now; none while it is paused."""
+    """Return the trigger with its next slot; none while it is paused."""
     slot = None if trigger.paused is not None else next_slot(settings, now)
     next_at = None if slot is None else slot + spread_of(settings, trigger.id)
     return replace(trigger, slot=slot, next_at=next_at)
@@ -371,7 +371,7 @@ def previewed(settings: ScheduleSettings, after: Moment | None, count: int, now:
 
 
 def _checked_time(moment: Moment | None, name: str, default: float) -> float:
-    """Return a time that has a calendar: its neighbours are still years that Python knows."""
+    """Return a time whose year and neighbouring years Python can represent."""
     time = checked_moment(moment, name, default)
     if not 0 <= time <= _LAST_TIME:
         raise InvalidInput(f"{name} is {excerpt(moment)}", hint="give a time from 1970 to 9000", field=name)
@@ -379,7 +379,7 @@ def _checked_time(moment: Moment | None, name: str, default: float) -> float:
 
 
 def backfilled(settings: ScheduleSettings, since: Moment, until: Moment, now: float) -> list[float]:
-    """The slots from `since` to before `until`, none of them in the future."""
+    """Return the slots from `since` to before `until`, none of them in the future."""
     first, last = _checked_time(since, "since", now), _checked_time(until, "until", now)
     if first >= last or last > now:
         raise InvalidInput(
@@ -402,7 +402,7 @@ def backfilled(settings: ScheduleSettings, since: Moment, until: Moment, now: fl
 
 
 def _following(settings: ScheduleSettings, slot: float) -> tuple[float, ...]:
-    """The next four; none if only other hosts know the time zone."""
+    """Return the next four slots; none if only other hosts know the time zone."""
     try:
         return tuple(islice(slots(settings, slot), 4))
     except BadTimeZone:
@@ -410,7 +410,7 @@ def _following(settings: ScheduleSettings, slot: float) -> tuple[float, ...]:
 
 
 def info_of(trigger: Trigger) -> ScheduleInfo:
-    """The schedule as people see it."""
+    """Return the schedule as people see it."""
     settings, state, start = settings_of(trigger), state_of(trigger), start_of(trigger)
     pause = None if trigger.paused is None else msgspec.json.decode(trigger.paused, type=Pause)
     times: tuple[float, ...] = ()

@@ -48,7 +48,7 @@ class WaitInfo:
 
     run: str
     workflow: str
-    number: int  # of the run, within its workflow
+    number: int  # the number of the run, within its workflow
     path: str
     what: str  # signal | event | approval | trigger
     name: str
@@ -60,16 +60,16 @@ class WaitInfo:
     opened_at: float = 0.0
     due_at: float | None = None
     required: int = 1  # for an approval: the number of people who must approve
-    bar_starter: bool = False  # the person who started the run may not decide it
+    bar_starter: bool = False  # bars the person who started the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedInfo:
-    """An approval of some run that people, or time, decided."""
+    """An approval of some run that people decided, or that timed out."""
 
     run: str
     workflow: str
-    number: int  # of the run, within its workflow
+    number: int  # the number of the run, within its workflow
     path: str
     name: str
     title: str = ""
@@ -83,7 +83,7 @@ class DecidedInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCounts:
-    """How many runs there are, in all and by status; then for each workflow and each queue by status."""
+    """How many runs there are: in all, by status, and by status for each workflow and queue."""
 
     total: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBucket:
-    """How many runs were created from `start` on, for the width of a bucket, by status."""
+    """How many runs were created in the bucket that begins at `start`, by status."""
 
     start: float
     statuses: dict[str, int] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class Search:
     async def approvals(
         self, *, name: str, assignee: str, roles: Collection[str], before: str, limit: int
     ) -> Page[WaitInfo]:
-        """For an assignee also those that are assigned to nobody: everybody may decide them."""
+        """For an assignee, this includes approvals without assignees, which everybody may decide."""
         names = {checked_text(assignee, "assignee"), *(f"role:{checked_text(r, 'role')}" for r in roles)} - {
             ""
         }
@@ -200,7 +200,7 @@ class Search:
 
 
 def checked_filter(filter: ListOptions) -> tuple[RunFilter, str]:
-    """What a caller asks for, and `before`, checked alike for a database and a server."""
+    """Return the filter of a list of runs, and `before`; checked alike for a database and a server."""
     for name in filter:
         if name not in ListOptions.__annotations__:
             names = ListOptions.__annotations__
@@ -229,7 +229,7 @@ def checked_filter(filter: ListOptions) -> tuple[RunFilter, str]:
 
 
 def checked_histogram(asked: HistogramOptions, *, now: float) -> tuple[BucketFilter, tuple[Status, ...]]:
-    """What a caller asks for, and the statuses to count, checked alike for a database and a server."""
+    """Return the filter and the statuses to count; checked alike for a database and a server."""
     for name in asked:
         if name not in HistogramOptions.__annotations__:
             names = HistogramOptions.__annotations__

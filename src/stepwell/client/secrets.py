@@ -26,7 +26,7 @@ _ROTATED_AT_ONCE = 100
 
 
 class SecretInfo(NamedTuple):
-    """What may be known of a secret: everything but its value."""
+    """What may be known about a secret: everything but its value."""
 
     name: str
     version: int
@@ -57,7 +57,7 @@ class Secrets:
     ) -> SecretInfo:
         """Seal a value and store it as the next version of its name. Nobody can read it back.
 
-        `hosts` are where `http` nodes may send it: `api.example.com`, `*.example.com`, or
+        `hosts` are the hosts to which `http` nodes may send it: `api.example.com`, `*.example.com`, or
         `http://127.0.0.1:8080` for plain HTTP. `use` says how: as a `bearer` token, as `user:password` for
         `basic`, or as the value of a `header`.
         """
@@ -88,7 +88,7 @@ class Secrets:
                 return sealed
             if repeated and await store.read_secret(plain.workspace, plain.name) == sealed:
                 return sealed
-            # Somebody else set it meanwhile: ours is the version after theirs.
+            # Somebody set it meanwhile: try with the next version.
 
     async def list(self, *, after: str = "", limit: int = 100) -> Sequence[SecretInfo]:
         """List the secrets of this workspace by name, without their values."""
@@ -99,7 +99,7 @@ class Secrets:
         return [info_of(row) for row in rows]
 
     async def delete(self, name: str, *, by: str = "") -> bool:
-        """Delete a secret; workers stop using it within seconds. False: there is none."""
+        """Delete a secret. Workers stop using it within seconds. False if there is none."""
         checked_text(by, "by")
         store, workspace = self._access.store, self._access.workspace
         wanted = checked_secret_name(name)
@@ -107,10 +107,10 @@ class Secrets:
         return done or repeated
 
     async def rotate(self) -> int:
-        """Seal what older keys seal with the current key, in all workspaces; returns how many there were.
+        """Seal with the current key what older keys seal, in all workspaces; return how many changed.
 
-        To rotate, put the new key first and keep the old one beside it, restart every process, rotate, then
-        remove the old key.
+        To rotate, put the new key first and keep the old one, restart every process, rotate, then remove
+        the old key.
         """
         store, keyring, count = self._access.store, self._required(), 0
         while rows := await store.read_outdated_secrets(keyring.current, limit=_ROTATED_AT_ONCE):

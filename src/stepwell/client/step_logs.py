@@ -37,7 +37,7 @@ class StepLogLine:
 async def read_lines(
     store: StepLogStore, run_id: RunId, path: str, *, attempt: int, after: int, limit: int
 ) -> Sequence[StepLogLine]:
-    """The next lines of a run or of one of its steps."""
+    """Return the next lines of a run, or of one of its steps."""
     checked_text(path, "path")
     whole_number(attempt, "attempt", 0, 2**31 - 1, "attempts count from 1; 0 means all", wrong=InvalidInput)
     whole_number(after, "after", 0, 2**53, "give the n of the last line you have read", wrong=InvalidInput)

@@ -1,4 +1,4 @@
-"""NamedTriggers: the verbs that triggers of all types share. A type adds how it is created and what it is."""
+"""NamedTriggers: the verbs that all types of triggers share. A type adds how it is created and shown."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from stepwell.errors import Conflict, InvalidInput, TriggerExists, TriggerNotFou
 Info = TypeVar("Info")
 
 PAGE_MAX = 1000
-_SUGGESTED_MAX = 500  # names that a suggestion is chosen from
+_SUGGESTED_MAX = 500  # names to choose a suggestion from
 
 
 class NamedTriggers(Generic[Info]):
     """The triggers of one type in a workspace, each with a name of its own."""
 
-    _type: ClassVar[str]  # also the word for one of them
+    _type: ClassVar[str]  # also what people call one of them
 
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
 
     async def list(self, *, workflow: str = "", before: str = "", limit: int = 100) -> Page[Info]:
-        """List those of this workspace by name; `next` of a page is `before` of the following one."""
+        """List the triggers of this workspace by name. Pass `next` of a page as `before` of the following."""
         count = whole_number(limit, "limit", least=1, most=PAGE_MAX)
         wanted = TriggerFilter(
             type=self._type,
@@ -48,11 +48,11 @@ class NamedTriggers(Generic[Info]):
         return Page([self._info(row) for row in rows[:count]], more)
 
     async def get(self, name: str) -> Info:
-        """Return one by name. TriggerNotFound: there is none."""
+        """Return a trigger by name. TriggerNotFound: there is none."""
         return self._info(await self._read(name))
 
     async def delete(self, name: str, *, by: str = "") -> bool:
-        """Delete it; runs that it started continue. False if there is none."""
+        """Delete a trigger. The runs that it started continue. False if there is none."""
         checked_text(by, "by")
         place = (self._access.workspace, self._type, checked_text(name, "name"))
         if await self._access.store.read_trigger(*place) is None:
@@ -61,21 +61,21 @@ class NamedTriggers(Generic[Info]):
         return dropped or repeated
 
     async def pause(self, name: str, *, by: str = "", reason: str = "") -> bool:
-        """Start nothing until `resume`. False if it was paused before."""
+        """Start nothing until `resume`. False if it was paused."""
         return await self._switch(name, by=by, reason=reason, paused=True)
 
     async def resume(self, name: str, *, by: str = "") -> bool:
-        """Let it start runs again. False if it was not paused."""
+        """Let a paused trigger start runs again. False if it was not paused."""
         return await self._switch(name, by=by, reason="", paused=False)
 
     # What a type says
 
     def _info(self, trigger: Trigger) -> Info:
-        """The trigger as people see it."""
+        """Return the trigger as people see it."""
         raise NotImplementedError
 
     def _switched(self, trigger: Trigger, now: float) -> Trigger:
-        """The trigger after it was paused or resumed, with what follows from that."""
+        """Return the trigger as pausing or resuming changes it."""
         return trigger
 
     # Parts
@@ -100,7 +100,7 @@ class NamedTriggers(Generic[Info]):
         return trigger
 
     def _check_own(self, trigger: Trigger) -> None:
-        """Refuse to change what a workflow declares: storing the workflow again would undo it."""
+        """Refuse to change a trigger that a workflow declares: storing the workflow would undo the change."""
         if trigger.origin:
             raise Conflict(
                 f"{self._type} {excerpt(trigger.name)} is declared by workflow {excerpt(trigger.origin)}",
@@ -124,7 +124,7 @@ class NamedTriggers(Generic[Info]):
         return self._info(trigger)
 
     async def _change(self, trigger: Trigger, changed: Trigger, by: str, now: float) -> bool:
-        """Store what the trigger becomes. False: somebody changed it meanwhile."""
+        """Store the changed trigger. False if somebody changed it meanwhile."""
         revision = trigger.revision + 1
         row = replace(changed, revision=revision, updated_at=now, updated_by=by)
         return await self._put(row, trigger.revision)
@@ -137,7 +137,7 @@ class NamedTriggers(Generic[Info]):
 
 
 def checked_name(name: str, type: str) -> str:
-    """Check what a trigger is to be called; InvalidInput says what a name may be."""
+    """Check the name of a trigger. InvalidInput says what a name may be."""
     if not checked_text(name, "name").strip() or "/" in name or len(name) > 200:
         raise InvalidInput(
             f"a {type} cannot be called {excerpt(name)}",

@@ -1,4 +1,4 @@
-"""Variables of a graph run that waits, set by a person."""
+"""Variables of a waiting graph run, as a person sets them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stepwell.errors import InvalidInput, NotSettable, RunEnded, excerpt
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _WAKING = (Claimed, LeaseLost, Resumed, VariableSet)
 _NAMED_MAX = 20  # variables that an error names
-# Names that a person cannot set, and what to do instead.
+# Names that cannot be set, and what to do instead.
 _TAKEN = {
     "input": "fork the run with another input: client.fork(run.id, at=..., input=...)",
     "error": "the engine writes it when a node fails",
@@ -34,7 +34,7 @@ _TAKEN = {
 def message(
     client: StoreAccess, run_id: RunId, name: str, value: Any, *, id: str, by: str, reason: str
 ) -> Message:
-    """The message that sets a variable; refuses a name or a value that none can have."""
+    """Return the message that sets a variable. Refuses names and values that no variable can have."""
     _check_name(name)
     data = limited(encoded_by_type(value), f"variable {name}", client.payload_bytes_max)
     asked = VariableRequest(name=name, value=Raw(data), by=checked_text(by, "by"), reason=clean(reason))
@@ -43,7 +43,7 @@ def message(
 
 
 def check_waits(row: RunRow, log: list[Event]) -> None:
-    """Refuse a run that is not a graph, has ended or works."""
+    """Refuse a run that is not a graph, has ended, or is working."""
     if row.kind != "graph":
         raise NotSettable(
             f"run {row.id} is a {row.kind}, not a graph",
@@ -56,13 +56,13 @@ def check_waits(row: RunRow, log: list[Event]) -> None:
 
 
 def _was_only_woken(log: list[Event]) -> bool:
-    """Whether the run has only taken in what others sent since it was suspended, and will wait again."""
+    """Return whether the run has only taken in messages since it was suspended, and will wait again."""
     facts = (event.fact for event in reversed(log))
     return isinstance(next((fact for fact in facts if not isinstance(fact, _WAKING)), None), Suspended)
 
 
 async def check_known(run_id: RunId, name: str, log: list[Event], graph: ReadGraph) -> None:
-    """Refuse a variable that the graph of the run does not know."""
+    """Refuse a variable that the run's graph does not know."""
     accepted = log[0].fact
     assert isinstance(accepted, Accepted)
     folding = await folded_graph(run_id, log, await graph(accepted))

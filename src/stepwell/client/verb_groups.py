@@ -1,4 +1,4 @@
-"""VerbGroups: what a workspace has beside its runs, each with verbs of its own."""
+"""VerbGroups: the client's verbs for everything in a workspace besides runs, in groups."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class VerbGroups(StoreAccess):
-    """The base of the client: its verbs in groups."""
+    """The base of the client: its groups of verbs."""
 
-    check_condition: Callable[[str], None] | None = None  # raises what is wrong with an expression
+    check_condition: Callable[[str], None] | None = None  # raises if an expression is wrong
     sources: Mapping[str, SourceConfig] | None = None  # types of sources that are known here
 
     @property
     def alerts(self) -> Alerts:
-        """What the workers look out for in this workspace, and report through a channel."""
+        """Problems that the workers watch for in this workspace and report through a channel."""
         return Alerts(self)
 
     @property
     def keys(self) -> Keys:
-        """API keys of this workspace: who may call a server of this database, and what for."""
+        """API keys of this workspace: who may call a server of this database, and for what."""
         return Keys(self)
 
     @property

@@ -169,8 +169,8 @@ class Webhooks(NamedTriggers[WebhookInfo]):
     async def deliver(self, token: str, request: WebhookRequest, open_secret: OpenSecret) -> WebhookAnswer:
         """Check a request and do what its webhook says, once for each delivery id.
 
-        TriggerNotFound: no webhook has this path. Unsigned: the request is not from its sender. AddressUsed:
-        the address was for one delivery to a run.
+        TriggerNotFound: no webhook has this path. InvalidSignature: the request is not from its sender.
+        AddressUsed: the address was for one delivery to a run.
         """
         if "." in token:
             return await RunWebhooks(self._access, self._runs).deliver(token, request, open_secret)

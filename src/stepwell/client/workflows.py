@@ -1,4 +1,4 @@
-"""Workflows: what is stored of each definition, and which workflows accept new runs."""
+"""Workflows: their stored definitions, and which of them accept new runs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Workflows:
         )
 
     async def unknown(self, name: str, version: str) -> UnknownWorkflow:
-        """The error for a workflow or version that nobody stored: which ones there are."""
+        """Return the error for an unknown workflow or version. It suggests known ones."""
         return self._unknown(name, version, await self._access.store.list_definitions(self._access.workspace))
 
     async def switch(self, workflow: Any, *, enabled: bool, by: str, reason: str) -> bool:

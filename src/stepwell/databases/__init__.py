@@ -1,1 +1,1 @@
-"""Databases of others: named connections that `query` nodes read and write."""
+"""Databases: named connections to databases outside of Stepwell, for `query` nodes."""

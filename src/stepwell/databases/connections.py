@@ -1,4 +1,4 @@
-"""Connections: databases by the names that an operator gave them. A graph names one, and never an address."""
+"""Connections: databases under names that an operator chose. A graph uses a name, never an address."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class NamedDatabase(Protocol):
 
 
 class Connections:
-    """Opened on first use, closed with the engine."""
+    """Databases that are opened on first use and closed with the engine."""
 
     def __init__(self, urls: Mapping[str, str] | None = None) -> None:
         self._urls = _from_env(os.environ) if urls is None else dict(urls)
-        self._roles: dict[str, str] = {}  # of connections to the engine's own database
+        self._roles: dict[str, str] = {}  # roles of connections to the engine's own database
         for name, url in self._urls.items():
             if not _NAME.fullmatch(name) or not isinstance(url, str):
                 raise SettingsInvalid(f"a connection is named {excerpt(name)}", hint="use a-z, 0-9, - and _")
@@ -44,7 +44,7 @@ class Connections:
         self._opened: dict[str, NamedDatabase] = {}
 
     def role(self, name: str) -> str:
-        """Return the role that statements of a connection to the engine's own database have."""
+        """Return the role that statements of an own connection get."""
         self._check(name)
         if name not in self._roles:
             raise QueryError(

@@ -10,7 +10,7 @@ from stepwell.errors import StepwellError
 
 
 class QueryError(StepwellError):
-    """A query did not give a result."""
+    """A query that gave no result."""
 
     code = "SQL_ERROR"
 
@@ -29,13 +29,13 @@ def too_many_rows(most: int) -> QueryError:
 
 
 class ResultSize:
-    """Counts what a result holds, so that one which could not be recorded anyway does not fill the memory."""
+    """Counts what a result holds, so that a result too large to record does not fill the memory."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def add(self, row: Iterable[Any]) -> None:
-        """Count the texts and binary values of a row; QueryError if all rows have too many."""
+        """Count the texts and binary values of a row. QueryError if all rows have too many."""
         self._bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
         if self._bytes > PAYLOAD_BYTES_MAX:
             raise too_many_bytes()
@@ -50,6 +50,6 @@ def too_many_bytes() -> QueryError:
 
 
 def check_columns(names: list[str]) -> None:
-    """Refuse two columns of one name: a row is an object, and one of them would be lost."""
+    """Refuse two columns with one name: a row is an object and would lose one of them."""
     if len(set(names)) < len(names):
         raise QueryError("SQL_TYPE", "two columns have the same name", hint="name them: SELECT a AS first")

@@ -1,10 +1,10 @@
 """OwnQuery: a statement on the engine's own database, in the transaction that records its node.
 
-An operator allows it by a connection whose address is `engine:`, on PostgreSQL with the role that statements
-get: `engine:?role=app`. People who may save graphs may do what that role may do.
+An operator allows it with a connection whose address is `engine:`. A person who may save graphs can then do
+what the role of the statements can do; on PostgreSQL the address names it: `engine:?role=app`.
 
-Our own tables stay closed. SQLite refuses each access to them. On PostgreSQL the role must have no rights on
-them; what would change the role, or run text as a statement, is refused, and the role is checked afterwards.
+Our own tables stay closed. SQLite refuses each access to them. On PostgreSQL the role must have no rights
+on them. Statements that change the role or run text as SQL are refused, and the role is checked afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORBIDDEN = re.compile(rf"set_config|current_setting|pg_read_\w+|lo_\w+|{_RUNS_
 
 
 def role_of(url: str, name: str) -> str:
-    """Return the role that the address of an own connection names; '': none."""
+    """Return the role in the address of an own connection, or ''."""
     options = parse_qs(urlsplit(url).query, strict_parsing=False)
     role = options.pop("role", [""])[0]
     if options or (role and not _ROLE.fullmatch(role)) or urlsplit(url).path:
@@ -37,9 +37,9 @@ def role_of(url: str, name: str) -> str:
 
 
 class OwnQuery:
-    """A body for `transact`: called with the open transaction of the store."""
+    """A body for `transact`, called with the open transaction of the store."""
 
-    strict = True  # a store of ours must not even let it read our tables
+    strict = True  # stores refuse it access to our tables, even for reading
 
     def __init__(
         self, statement: Statement, params: dict[str, Any], *, role: str, rows_max: int, seconds: float

@@ -13,8 +13,8 @@ from stepwell.databases.statement import Statement
 
 _CONNECTIONS_MAX = 4
 _CONNECT_SECONDS = 10.0
-_ROWS_AT_ONCE = 100  # in memory before they are counted
-# These travel as text, so that JSON has the value that SQL has: exact numbers, dates with infinity.
+_ROWS_AT_ONCE = 100  # rows in memory before they are counted
+# Sent as text, so that JSON gets the exact value: decimals, and dates with infinity.
 _AS_TEXT = (
     *("numeric", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "inet", "cidr"),
     *("money", "xml", "macaddr"),
@@ -88,7 +88,7 @@ async def asked(
     rows_max: int,
     seconds: float,
 ) -> dict[str, Any]:
-    """Ask in a transaction of somebody else, in a role of its own, and leave both as they were."""
+    """Run a statement in the caller's transaction under another role, and leave both as they were."""
     values = statement.values(params)
     try:
         async with asyncio.timeout(seconds + 1):
@@ -96,7 +96,7 @@ async def asked(
             await connection.execute(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
             await connection.execute(f'SET LOCAL ROLE "{role}"')
             answer = await _rows(connection, statement, values, rows_max)
-            # Triggers that would run at the end run now, as the role that caused them.
+            # Deferred triggers run now, under the role that caused them.
             await connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             if await connection.fetchval("SELECT current_user::text") != role:
                 raise QueryError("SQL_FORBIDDEN", "the statement changed its role")
@@ -105,7 +105,7 @@ async def asked(
                 await connection.reset_type_codec(name, schema="pg_catalog")
             return answer
     except BaseException as error:
-        connection.terminate()  # it has another role and types: nobody may go on with it
+        connection.terminate()  # it has another role and other types, so it must not be reused
         if isinstance(error, TimeoutError):
             raise _timeout(seconds) from None
         if isinstance(error, _WRONG_VALUES):

@@ -1,7 +1,7 @@
-"""Statement: one SQL statement with `:name` parameters, as each database wants it.
+"""Statement: one SQL statement with `:name` parameters, in the form that each database wants.
 
-Parameters are bound, never written into the text. A parser of names and quotes is all that this needs: what
-the statement means is the database's to say.
+Parameters are bound, never written into the text. The parser only knows names and quotes; the database
+knows what the statement means.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PART = re.compile(
 )
 
 
-# What changes the session, ends the transaction, or reaches files and programs of the server.
+# Statements that change the session, end the transaction, or reach files and programs of the server.
 _OF_SESSIONS = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
     r"(copy|do|set|reset|load|begin|start|commit|end|rollback|abort|savepoint|release|prepare|execute"
@@ -40,11 +40,11 @@ _OF_SESSIONS = re.compile(
 @dataclass(frozen=True, slots=True)
 class Statement:
     text: str
-    names: tuple[str, ...]  # of its parameters, in the order of their first use
+    names: tuple[str, ...]  # names of its parameters, in the order of their first use
 
     @classmethod
     def parsed(cls, sql: str) -> Statement:
-        """Return it; QueryError if it is not one statement."""
+        """Parse the text. QueryError if it is not exactly one statement."""
         if len(sql) > LENGTH_MAX:
             raise QueryError("SQL_ERROR", f"the statement is longer than {LENGTH_MAX:,} characters")
         if "{{" in sql:
@@ -71,7 +71,7 @@ class Statement:
         return cls(sql.rstrip("; \t\r\n"), tuple(names))
 
     def values(self, params: Mapping[str, Any]) -> list[Any]:
-        """Return the values in the order of the names; QueryError if one is missing or too many."""
+        """Return the values in the order of the names. QueryError if one is missing or unknown."""
         missing = [name for name in self.names if name not in params]
         unused = [name for name in params if name not in self.names]
         if missing or unused:
@@ -83,7 +83,7 @@ class Statement:
         return [params[name] for name in self.names]
 
     def check_kind(self) -> None:
-        """Refuse a statement that is about the session, or about files of the server."""
+        """Refuse a statement that changes the session or reaches files of the server."""
         verb = _OF_SESSIONS.match(self.text)
         if verb:
             raise QueryError(
@@ -103,7 +103,7 @@ class Statement:
 
 
 def _ends(ended: bool, between: str, more: bool) -> bool:
-    """Return whether the statement has ended; QueryError if something follows its end."""
+    """Return whether the statement has ended. QueryError if something follows its end."""
     if ended and (between.strip() or more):
         raise QueryError(
             "SQL_ONE_STATEMENT", "there is more than one statement", hint="use a node for each statement"

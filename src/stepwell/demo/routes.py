@@ -24,7 +24,7 @@ class DemoWorker(BaseModel):
 
 
 class DemoView(BaseModel):
-    """What the demo's page shows."""
+    """What the page of the demo shows."""
 
     run: str = Field(description="the run that moves")
     seeded: dict[str, str] = Field(description="ids of the other runs, by key")

@@ -17,7 +17,7 @@ from stepwell.demo.workers import DemoWorkers
 from stepwell.server.app import ServerApp, asgi
 from stepwell.server.listener import Listener
 
-_HISTORY = 10_000  # events of the long run
+_HISTORY = 10_000  # events in the long run
 
 
 async def show(
@@ -28,7 +28,7 @@ async def show(
     *,
     history: int = _HISTORY,
 ) -> None:
-    """Serve the demo until a signal comes; then stop its workers, which leave nothing half done."""
+    """Serve the demo until a signal comes, then stop its workers gracefully."""
     database = str(folder / "demo.db")
     workers = DemoWorkers(database, folder)
     engine = Engine(database, workflows=workflows.WORKFLOWS, steps=workflows.STEPS, worker=False)
@@ -55,7 +55,7 @@ async def show(
 async def seed(engine: Engine, history: int) -> dict[str, str]:
     """Start one run of every kind and status, and return their ids by key.
 
-    Keys make a second start of the same folder find the runs of the first.
+    Because of the keys, a second start in the same folder finds the runs of the first.
     """
     seeded: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""The story of the demo in words: who has the moving order, who died, and who went on."""
+"""The story of the demo in words: who has the current order, which worker died, and which continued."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from stepwell.domain.commit import WorkerRow
 
 FIRST_ORDER = 8842
 _LOOK_SECONDS = 0.25
-_PAUSE_SECONDS = 2.0  # between two orders: time to see that one is done
+_PAUSE_SECONDS = 2.0  # seconds between orders, to see that one is done
 
 
 class DemoStory:
-    """Keeps one order moving, and says what happens to it."""
+    """Keeps one order moving, and reports what happens to it."""
 
     def __init__(self, engine: Engine, workers: DemoWorkers, say: Callable[[str], None]) -> None:
         self._engine, self._workers, self._say = engine, workers, say
-        self.pids: dict[str, int] = {}  # processes of all workers so far, by id
-        self.run = ""  # the order that moves
+        self.pids: dict[str, int] = {}  # process ids of all workers so far, by worker id
+        self.run = ""  # id of the order that moves
         self.seeded: dict[str, str] = {}  # ids of the other runs, by key
 
     async def supervise(self) -> None:
-        """Start a worker for each that dies, and say so."""
+        """Replace each worker that dies, and report it."""
         reported = 0
         while True:
             self._workers.replace_dead()
@@ -38,7 +38,7 @@ class DemoStory:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def play(self) -> None:
-        """Start an order, wait for its end, start the next: there is always one that moves."""
+        """Start an order, wait for its end, start the next, so that one is always moving."""
         number = FIRST_ORDER
         while True:
             order = str(number)
@@ -81,11 +81,11 @@ class DemoStory:
         return self.pids.get(worker, worker)
 
     def meet(self, rows: Sequence[WorkerRow]) -> None:
-        """Remember the processes of workers: the rows of dead ones go away."""
+        """Remember the processes of workers, because the rows of dead ones disappear."""
         self.pids |= {row.id: pid_of(row) for row in rows}
 
 
 def pid_of(row: WorkerRow) -> int:
-    """Return the process of a worker: its name is "host:pid"."""
+    """Return the process id of a worker, whose name is "host:pid"."""
     pid = row.name.rpartition(":")[2]
     return int(pid) if pid.isdigit() else 0

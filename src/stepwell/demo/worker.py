@@ -1,4 +1,4 @@
-"""A worker of the demo: `python -m stepwell.demo.worker DATABASE`. It ends with the demo that started it."""
+"""A worker of the demo: `python -m stepwell.demo.worker DATABASE`. It ends with the demo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.settings import Settings
 
 
 def _end_with_the_demo() -> None:
-    """Wait for the end of the input: the other end of that pipe is held by the demo alone."""
+    """Wait for the end of stdin, a pipe whose other end only the demo holds."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Workers of the demo: processes of their own, each of which can be killed."""
+"""Workers of the demo: separate processes, each of which can be killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.demo.workflows import FOLDER
 
 LEASE_SECONDS = 8.0
 _STOP_SECONDS = 10.0
-_RESTART_SECONDS = 3.0  # as supervisors do; the other worker may be faster
+_RESTART_SECONDS = 3.0  # as supervisors do; the other worker may take over earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Killed:
 
 
 class DemoWorkers:
-    """Starts workers, and starts another one for each that dies, as a supervisor would."""
+    """Starts workers, and replaces each that dies, as a supervisor would."""
 
     def __init__(
         self, database: str, folder: Path, count: int = 2, *, clock: Callable[[], float] = time.time
@@ -42,7 +42,7 @@ class DemoWorkers:
             self._processes.append(self._spawn())
 
     def kill(self, pid: int) -> bool:
-        """Send SIGKILL to a worker. False: it is not ours, or dead already."""
+        """Send SIGKILL to a worker. False if it is not a worker of this demo, or already dead."""
         process = next((each for each in self._processes if each.pid == pid and each.poll() is None), None)
         if process is None:
             return False
@@ -52,7 +52,7 @@ class DemoWorkers:
         return True
 
     def replace_dead(self) -> None:
-        """Note who is gone, also those that somebody killed in a terminal; soon start others for them."""
+        """Note which workers died, also by a kill from a terminal, and start others soon after."""
         now = self._clock()
         for process in [each for each in self._processes if each.poll() is not None]:
             self._close(process)
@@ -84,10 +84,10 @@ class DemoWorkers:
                     "STEPWELL_LEASE_SECONDS": str(LEASE_SECONDS),
                     "STEPWELL_HEARTBEAT_SECONDS": "1",
                 },
-                stdin=subprocess.PIPE,  # it ends with this process: a worker without a demo helps nobody
+                stdin=subprocess.PIPE,  # the worker ends when this pipe closes
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the demo, which then stops them in order
+                start_new_session=True,  # only the demo gets Ctrl-C; it then stops the workers in order
             )
 
     @staticmethod

@@ -28,7 +28,7 @@ BOXES = (
 BOX_SECONDS = 2.0
 PAGES = 24
 WIDE_LANES, WIDE_LENGTH = 27, 11
-UNREACHED = "parcel 311"  # nobody answers the call about it
+UNREACHED = "parcel 311"  # the carrier does not answer the call about this one
 DECLINED = "8841"  # the order whose card is declined twice
 
 
@@ -42,7 +42,7 @@ def _folder() -> Path:
     return Path(os.environ.get(FOLDER, "."))
 
 
-# A graph: the run that moves, and the one whose card is declined
+# A graph: the run that moves, and the run whose card is declined
 
 
 @step
@@ -54,7 +54,7 @@ async def load_order(order: str) -> dict[str, Any]:
 
 @step(retry=Retry(2, delay="500ms"))
 async def charge_card(order: str, cents: int) -> str:
-    """Fails in the first two attempts for one order, as a bank on a bad day; then it works."""
+    """Fails twice for one order, like a bank on a bad day, and then works."""
     await asyncio.sleep(0.6)
     if order == DECLINED:
         tries = _folder() / f"tries-{order}.txt"
@@ -108,7 +108,7 @@ def _fulfilment() -> GraphBuilder:
 order_fulfilment = _fulfilment()
 
 
-# A function: loads, counts beside each other, and renders page by page
+# A function: loads, counts in parallel, and renders page by page
 
 
 @step
@@ -154,7 +154,7 @@ async def call_carrier(parcel: str) -> str:
 
 @workflow
 async def carrier_pickup(ctx: Context, parcel: str) -> str:
-    """Calls the carrier, and waits for it. One does not answer, one is called off."""
+    """Calls the carrier and waits for it. One carrier does not answer, one pickup is cancelled."""
     await ctx.step(call_carrier, parcel)
     name = await ctx.signal("picked_up", str)
     return f"{parcel} is with {name}"
@@ -243,7 +243,7 @@ parcel_release = _release()
 
 
 def _wide() -> dict[str, Any]:
-    """A graph of 301 nodes: many lanes beside each other."""
+    """Return a graph of 301 nodes: many parallel lanes."""
     graph = GraphBuilder("stock_count")
     both, joined = graph.fork("shelves"), graph.merge("counted")
     graph.start() >> both

@@ -26,7 +26,7 @@ class FreeSlots:
         resting: Mapping[str, int] | None = None,
         holds: Iterable[ScopeHold] = (),
     ) -> None:
-        """`leased`, `resting`: tickets by lane that have an owner, and that had one and have none now."""
+        """Count tickets by lane: `leased` have an owner, `resting` had one and have none now."""
         self._table = {limit.scope: limit for limit in table}
         self._holds = list(holds)
         self._leased = _by_scope(leased)

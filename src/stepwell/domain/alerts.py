@@ -19,8 +19,8 @@ from stepwell.domain.commit import DEFAULT_WORKSPACE
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import InvalidInput, excerpt
 
-What = Literal["failed", "stuck", "overdue", "no_worker", "full_queue"]
-WHATS: tuple[What, ...] = get_args(What)
+AlertKind = Literal["failed", "stuck", "overdue", "no_worker", "full_queue"]
+ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 Moment = Literal["opened", "repeated", "resolved"]
 
 FINDINGS_MAX = 100  # of one subject: more are not counted
@@ -35,7 +35,7 @@ _AFTER = {"failed": 900.0, "stuck": 600.0, "overdue": 3600.0, "no_worker": 60.0,
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an alert looks for, and whom it reports to. Times are in seconds."""
 
-    what: What
+    what: AlertKind
     workflow: str = ""  # '': all of them; of failed, stuck and overdue runs
     queue: str = ""  # of no_worker and full_queue
     after: float = 0.0  # how long it must last; of failed: how far back it counts
@@ -85,7 +85,7 @@ class TakenAlerts(NamedTuple):
 class AlertQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A question about runs or queues; `at` is the moment that separates what counts from what does not."""
 
-    what: What
+    what: AlertKind
     workspace: str
     workflow: str = ""
     queue: str = ""
@@ -123,7 +123,7 @@ class Report(NamedTuple):
         return f"{self.incident.id}/{self.moment}/{self.incident.reports}"
 
 
-class Checked(NamedTuple):
+class AlertCheck(NamedTuple):
     incidents: tuple[Incident, ...]
     reports: tuple[Report, ...]
 
@@ -174,10 +174,10 @@ def default_after(what: str) -> float:
 
 def checked_alert(settings: AlertSettings) -> AlertSettings:
     """Return the settings; InvalidInput names a field that is wrong."""
-    if settings.what not in WHATS:
+    if settings.what not in ALERT_KINDS:
         raise InvalidInput(
             f"what is {excerpt(settings.what)}",
-            hint=did_you_mean_one_of(str(settings.what), WHATS),
+            hint=did_you_mean_one_of(str(settings.what), ALERT_KINDS),
             field="what",
         )
     about_queue = settings.what in ("no_worker", "full_queue")
@@ -223,7 +223,7 @@ def query_of(alert: Alert, now: float) -> AlertQuery:
     )
 
 
-def check(alert: Alert, findings: Sequence[AlertFinding], now: float) -> Checked:
+def check(alert: Alert, findings: Sequence[AlertFinding], now: float) -> AlertCheck:
     """Decide which incidents there are now, and what to report."""
     settings = settings_of(alert)
     by_subject: dict[str, list[AlertFinding]] = defaultdict(list)
@@ -252,7 +252,7 @@ def check(alert: Alert, findings: Sequence[AlertFinding], now: float) -> Checked
             incident = replace(incident, opened=True, reported_at=now, reports=incident.reports + 1)
             reports.append(Report(incident, moment))
         incidents.append(incident)
-    return Checked(tuple(incidents), tuple(reports))
+    return AlertCheck(tuple(incidents), tuple(reports))
 
 
 def _lasts(settings: AlertSettings, incident: Incident, now: float) -> bool:

@@ -17,9 +17,9 @@ REQUIRED_MAX = 100
 
 
 def denies(answer: bytes | msgspec.Raw) -> bool:
-    """Whether this answer (JSON) denies; every other answer approves.
+    """Return whether this answer (JSON) denies. Every other answer approves.
 
-    These do: "denied", false, and an object whose `response` is "denied" or whose `approved` is false.
+    These deny: "denied", false, and an object whose `response` is "denied" or whose `approved` is false.
     """
     value: Any = msgspec.json.decode(answer)
     if isinstance(value, dict):
@@ -28,7 +28,7 @@ def denies(answer: bytes | msgspec.Raw) -> bool:
 
 
 def check_decider(wait: OpenWait, by: str, roles: Collection[str], starter: str) -> None:
-    """Refuse a caller who may not decide; without assignees anybody may."""
+    """Refuse a caller who may not decide. Without assignees, anybody may."""
     names = {by, *(f"role:{role}" for role in roles)}
     question = wait.title or wait.path
     if wait.assignees and not names.intersection(wait.assignees):
@@ -57,7 +57,7 @@ def check_decider(wait: OpenWait, by: str, roles: Collection[str], starter: str)
 
 
 def decided_in(log: Iterable[ev.Event]) -> list[DecidedApproval]:
-    """The approvals that were decided in this log, or timed out."""
+    """Return the approvals in this log that were decided or timed out."""
     opened: dict[str, tuple[int, str]] = {}
     received: dict[str, int] = {}
     decided: list[DecidedApproval] = []

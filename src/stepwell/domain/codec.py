@@ -205,7 +205,7 @@ def codec_for(annotation: Any) -> Codec:
     except TypeError:  # an annotation that cannot be hashed
         codec = _codec.__wrapped__(annotation)
     if isinstance(annotation, str):
-        codec.schema()  # a text that names no type is refused here, where the author wrote it
+        codec.schema()  # a string that names no type is refused here, where the author wrote it
     return codec
 
 

@@ -167,10 +167,10 @@ class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A wait that others must be able to look up: for a signal, a broadcast event or a decision.
+    """A wait that others must be able to find: for a signal, a broadcast event or a decision.
 
-    A `cursor` is not a wait: the run may ask later for the events after it, so they are kept.
-    The store sets what is known only when it is written: `seq`, `opened_at` and `due_at`.
+    A `cursor` is not a wait: it keeps the events after it for a run that may ask for them later. The store
+    sets `seq`, `opened_at` and `due_at`, which are known only at the write.
     """
 
     path: str
@@ -179,14 +179,14 @@ class NewWait(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""  # '' accepts an event of any key
     since: float = 0.0  # events published earlier do not count
     workspace: str = DEFAULT_WORKSPACE  # of its run: events of another one do not count
-    what: str = ""  # signal | event | approval | trigger; '' for a cursor
+    what: str = ""  # signal | event | approval | trigger; empty for a cursor
     timeout: float | None = None
-    seq: int = 0  # of its WaitOpened; 0: not known
+    seq: int = 0  # seq of its WaitOpened; 0: unknown
     opened_at: float = 0.0
     due_at: float | None = None
 
     def opened(self, commit: Commit, at: float) -> NewWait:
-        """The wait as it is kept after this commit, which was written at that time."""
+        """Return the wait as it is kept after this commit, which was written at that time."""
         if not self.what:
             return self
         places = enumerate(commit.events, commit.head + 1)
@@ -196,16 +196,16 @@ class NewWait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DecidedApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval that people, or time, decided: kept for lists over all runs, until its run is removed.
+    """An approval that people decided or that timed out, kept for lists until its run is removed.
 
-    It names events of its run, which say who decided what. The store sets `at`.
+    It names the events of its run that say who decided what. The store sets `at`.
     """
 
     path: str
     name: str
     opened: int  # seq of its WaitOpened
-    received: int  # of the Received that decided it; 0: it timed out
-    ended: int  # of its WaitEnded
+    received: int  # seq of the Received that decided it; 0: it timed out
+    ended: int  # seq of its WaitEnded
     workspace: str = DEFAULT_WORKSPACE
     at: float = 0.0
 
@@ -233,7 +233,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None = None
     where_at: str = ""
     started_at: float = 0.0
-    words: Sequence[str] = ()  # of the error: the run is found by them
+    words: Sequence[str] = ()  # words of the error, by which the run is found
 
 
 class Commit(msgspec.Struct, kw_only=True, gc=False):
@@ -253,11 +253,11 @@ class Commit(msgspec.Struct, kw_only=True, gc=False):
     deliveries: Sequence[Message] = ()
     tickets_opened: Sequence[NewTicket] = ()
     tickets_closed: Sequence[str] = ()
-    used: Sequence[Usage] = ()  # by steps: the run's row counts it
-    marks: Sequence[Mark] = ()  # how far the run is: its row shows the last
-    notifications: Sequence[PendingNotification] = ()  # to people, about what it writes
+    used: Sequence[Usage] = ()  # what its steps used, counted on the run's row
+    marks: Sequence[Mark] = ()  # the run's progress, shown on its row
+    notifications: Sequence[PendingNotification] = ()  # notifications about what it writes
     decided: Sequence[DecidedApproval] = ()
-    events_only: bool = False  # sure to have no `then`, nor what follows it: most need no closer look
+    events_only: bool = False  # sure to have no `then` or anything after it, as most commits
 
     @property
     def cross_run(self) -> bool:
@@ -266,8 +266,10 @@ class Commit(msgspec.Struct, kw_only=True, gc=False):
 
 
 def cross_run(batch: Sequence[Commit]) -> list[Commit]:
-    """The commits that touch more than their own runs' rows, or tables that few do; in one call, because most
-    never do."""
+    """Return the commits that touch more than their own runs' rows, or tables that few commits touch.
+
+    One call for a batch, because most commits never do.
+    """
     return [
         c
         for c in batch
@@ -277,7 +279,7 @@ def cross_run(batch: Sequence[Commit]) -> list[Commit]:
 
 
 def counting(batch: Sequence[Commit]) -> list[Commit]:
-    """The commits that change what the rows of their runs show beside their status."""
+    """Return the commits that change what the rows of their runs show besides the status."""
     return [c for c in batch if not c.events_only and (c.used or c.marks)]
 
 
@@ -354,14 +356,14 @@ class Owned(NamedTuple):
     run_id: RunId
     path: str
     wakes: int
-    held: bool = False  # its workflow, queue or workspace is held: stop at the next step
+    held: bool = False  # its workflow, queue or workspace is held, so it stops at its next step
 
 
 class Beat(NamedTuple):
     """The answer to a heartbeat."""
 
     owned: Sequence[Owned]
-    draining: bool = False  # somebody asked this worker to stop
+    draining: bool = False  # set if this worker was asked to stop
 
 
 class Reaped(NamedTuple):
@@ -385,9 +387,9 @@ class RetryOutcome(StrEnum):
 
 
 class HoldOutcome(StrEnum):
-    CHANGED = "changed"  # it is held, or released, now
-    ALREADY = "already"  # it was so before
-    ENDING = "ending"  # it was cancelled, and cleans up
+    CHANGED = "changed"  # it is now held or released
+    ALREADY = "already"  # it already was
+    ENDING = "ending"  # it was cancelled and is cleaning up
     ENDED = "ended"
     UNKNOWN = "unknown"
 
@@ -405,7 +407,7 @@ class PublishedEvent(NamedTuple):
     at: float
     workspace: str = DEFAULT_WORKSPACE
     by: str = ""  # who emitted it
-    hops: int = 0  # how many runs led to one another by events and calls before it
+    hops: int = 0  # length of the chain of runs that led to it by events and calls
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -430,7 +432,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def form(self) -> bytes | None:
-        """The JSON Schema of the form with which a person starts it, which only a graph may have."""
+        """Return the JSON Schema of the form with which a person starts it; only a graph may have one."""
         return self.manual_trigger.form
 
     @property
@@ -478,13 +480,13 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     test: bool
     number: int = 0  # within its workflow, from 1; 0: started before numbers were given
     started_by: str = ""
-    held: bool = False  # an operator stopped it, whatever its status is
-    done: float | None = None  # of `total`, as last reported by its loop or its code; None: never
-    total: float | None = None  # None: not known
-    input_tokens: int = 0  # that its steps used
+    held: bool = False  # an operator stopped it; independent of its status
+    done: float | None = None  # as last reported by its loop or its code; None: never
+    total: float | None = None  # None: unknown
+    input_tokens: int = 0  # what its steps used
     output_tokens: int = 0
     cost: float = 0.0
-    owner: str = ""  # the worker that has it now
+    owner: str = ""  # the worker that owns it now
 
 
 class TicketRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -502,7 +504,7 @@ class TicketRow(msgspec.Struct, frozen=True, kw_only=True):
     wakes: int
     losses: int
     lane: str = ""
-    held: bytes | None = None  # who holds it, when and why; see domain/holds
+    held: bytes | None = None  # who holds it, since when and why; see domain/holds
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -511,14 +513,14 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     queues: Sequence[str]
     needs: Sequence[str]
     lease_until: float
-    leaving: bool = False  # it is about to stop
-    draining: DrainRequest | None = None  # somebody asked it to
+    leaving: bool = False  # it is stopping
+    draining: DrainRequest | None = None  # it was asked to stop
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; with a `prefix` by key, the last one first.
+    """Which runs to list: newest first, or with a `prefix` by key, the last one first.
 
-    `before` is where the page before this one ended; see domain/search.
+    `before` is where the previous page ended; see domain/search.
     """
 
     workspace: str = DEFAULT_WORKSPACE
@@ -531,9 +533,9 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     id_prefix: str = ""  # the beginning of its id
     parent: str = ""
     trigger: str = ""
-    tags: Sequence[tuple[str, str]] = ()  # all of them
-    marks: Sequence[str] = ()  # of tags, in a database that hides them
-    words: Sequence[str] = ()  # of its error, all of them
+    tags: Sequence[tuple[str, str]] = ()  # runs that have all of them
+    marks: Sequence[str] = ()  # hashed tags, in a database that hides them
+    words: Sequence[str] = ()  # words of its error: runs that have all of them
     since: float = 0.0  # created at or after
     until: float = NEVER  # created before
     before: str = ""

@@ -23,7 +23,7 @@ from stepwell.errors import InvalidDefinition
 _declared: WeakValueDictionary[str, StepSpec] = WeakValueDictionary()
 
 
-COMPENSATE = "compensate/"  # begins the path of a step that undoes another
+COMPENSATE = "compensate/"  # prefix of the path of a step that undoes another
 
 
 def compensates(path: str) -> str:

@@ -1,8 +1,7 @@
-"""Conversation: a model asked in turns until it answers.
+"""Conversation: the turns with a model until it answers. Pure: replies and results in, decisions out.
 
-Pure: replies and results of tools go in, decisions come out. Each request and each call of a tool is a
-recorded step of its own, so a run that is taken over repeats none. A reply carries the verdict on what it
-contains (`fault`), so a replay checks nothing again.
+Each request and each call of a tool is a recorded step, so a run that another worker takes over repeats
+none of them. A reply records what is wrong with it (`fault`), so that a replay checks nothing again.
 """
 
 from __future__ import annotations
@@ -12,35 +11,35 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-STEP = "ai.model"  # the step that asks a model once
-ANSWER = "answer"  # the tool by which it gives a structured answer
+STEP = "ai.model"  # the step that sends one request to a model
+ANSWER = "answer"  # the tool that a model calls to give a structured answer
 TURNS = 10
 TURNS_MAX = 100
-CALLS_MAX = 32  # in one turn
+CALLS_MAX = 32  # calls in one turn
 REPAIRS = 2
 REPAIRS_MAX = 10
-FAULTS_MAX = 1  # turns in a row with a call that cannot be made
+FAULTS_MAX = 1  # consecutive turns with a call that cannot be made
 REQUEST_SECONDS = 600.0
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool that the model wants to be called."""
+    """A model's call of a tool."""
 
     id: str
     name: str
     input: Any = None
-    fault: str = ""  # why it cannot be called
+    fault: str = ""  # why the call cannot be made
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model replied in one turn, as the log has it."""
+    """A model's reply in one turn, as the log has it."""
 
-    model: str = ""  # that answered, as the provider names it
+    model: str = ""  # the model that replied, as the provider names it
     text: str = ""
     calls: Sequence[ToolCall] = ()
-    answers: bool = False  # `answer` is the whole answer
+    answers: bool = False  # `answer` is the complete answer
     answer: Any = None
-    fault: str = ""  # why its answer does not fit
+    fault: str = ""  # why the answer does not fit
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
@@ -63,7 +62,7 @@ class CallTools(NamedTuple):
 
 
 class AskAgain(NamedTuple):
-    """The model is asked another time, with the messages so far."""
+    """The model is to be asked again, with the messages so far."""
 
 
 class GivenUp(NamedTuple):
@@ -76,7 +75,7 @@ Next = Answered | CallTools | AskAgain | GivenUp
 
 
 class Conversation:
-    """The messages after the opening ones, and what they have come to."""
+    """The messages after the opening ones, and the state that follows from them."""
 
     def __init__(self, *, turns_max: int = TURNS, repairs_max: int = REPAIRS) -> None:
         self.turns = 0
@@ -87,11 +86,11 @@ class Conversation:
         self._turns_max = turns_max
         self._repairs_max = repairs_max
         self._repairs = 0
-        self._faults = 0  # turns in a row
+        self._faults = 0  # consecutive turns with a fault
         self._asked: Sequence[ToolCall] = ()
 
     def take_reply(self, reply: Reply) -> Next:
-        """The model has replied: decide what comes next."""
+        """Take in a reply of the model, and decide what comes next."""
         self.turns += 1
         self.model = reply.model
         self.input_tokens += reply.input_tokens
@@ -139,7 +138,7 @@ class Conversation:
         return AskAgain()
 
     def take_results(self, results: Sequence[ToolResult]) -> None:
-        """All tools of the last reply have ended: the next request shows the model."""
+        """Take in the results of all tools of the last reply. The next request shows them to the model."""
         ended = {result.call.id: result for result in results}
         results_shown = []
         for call in self._asked:
@@ -149,7 +148,7 @@ class Conversation:
         self.messages.append({"role": "tool", "results": results_shown})
 
     def summary(self, answer: Any) -> dict[str, Any]:
-        """The output of a node."""
+        """Return the output of the node."""
         return {
             "answer": answer,
             "model": self.model,
@@ -163,7 +162,7 @@ class Conversation:
 
 
 def opening_fault(messages: Any) -> str:
-    """Why these cannot be the messages that open a conversation; '' if they can."""
+    """Return why these messages cannot open a conversation, or ''."""
     if not isinstance(messages, list) or not messages:
         return "the messages must be a list with at least one"
     for at, message in enumerate(messages):

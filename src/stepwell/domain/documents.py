@@ -17,8 +17,8 @@ from stepwell.domain.codec import encoded_by_type
 from stepwell.domain.events import DocumentSaved, Event
 from stepwell.domain.usage import Usage
 
-DETAILS = "#details"  # a step's own details travel among its documents; no document can have this name
-USAGE = "#usage"  # and so does what it used
+DETAILS = "#details"  # a step's details travel as a document, under a name that no document can have
+USAGE = "#usage"  # so does its usage
 DETAILS_BYTES_MAX = 4096
 DIRECT = "save:"  # in the path of a document that the workflow's own code saved, not one of its steps
 
@@ -42,7 +42,7 @@ class Document:
 
 
 def shown_details(values: dict[str, Any]) -> DocumentSaved:
-    """A step's details; if they are too large, only their names."""
+    """Return a step's details, or only their names if they are too large."""
     data = encoded_by_type(values)
     if len(data) > DETAILS_BYTES_MAX:
         names = [name[:100] for name in list(values)[:20]]

@@ -33,11 +33,11 @@ def seconds(value: Duration, *, name: str = "duration") -> float:
 
 
 class DefaultTimeout(float):
-    """A timeout that the author did not choose: a worker's setting replaces it."""
+    """A timeout that the author did not choose. A worker's setting replaces it."""
 
 
 def chosen(timeout: float | None, default: float | None) -> float | None:
-    """The timeout that counts on a worker with that default."""
+    """Return the timeout that applies on a worker with that default."""
     return default if type(timeout) is DefaultTimeout else timeout
 
 

@@ -22,17 +22,17 @@ _REQUIRED = ["seq", "at", "kind", "type", "path", "attempt", "data"]
 
 
 def event_schema() -> dict[str, Any]:
-    """The JSON Schema of all events, as `run.events()`, the server and the command line show them.
+    """Return the JSON Schema of all events, as `run.events()`, the server and the command line show them.
 
     Each kind of fact has a definition named after it; `data` is the fact. Readers must accept fields and
-    kinds that are not listed here: later versions add some.
+    kinds that are not listed here, because later versions add some.
     """
     definitions: dict[str, Any] = {}
     for fact in FACTS:
         kind = KIND[fact]
         definitions[kind] = {
             "type": "object",
-            "description": _said(fact),
+            "description": _summary(fact),
             "properties": {
                 **_FIELDS,
                 "kind": {"const": kind},
@@ -49,19 +49,19 @@ def event_schema() -> dict[str, Any]:
     }
 
 
-def _said(cls: type) -> str:
+def _summary(cls: type) -> str:
     return (cls.__doc__ or "").partition("\n\n")[0].strip()
 
 
 def _object(struct: inspect.Type, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a struct. msgspec's own generator refuses defaults of raw JSON."""
+    """Return the schema of a struct. msgspec's own generator refuses defaults of raw JSON."""
     assert isinstance(struct, inspect.StructType)
     return {
         "type": "object",
         "properties": {
             field.encode_name: _schema(field.type, definitions)
             for field in struct.fields
-            if field.encode_name != "starts"  # shown as events of their own
+            if field.encode_name != "starts"  # shown as separate events
         },
         "required": [field.encode_name for field in struct.fields if field.required],
     }
@@ -72,7 +72,7 @@ def _schema(kind: inspect.Type, definitions: dict[str, Any]) -> dict[str, Any]:
         name = kind.cls.__name__
         if name not in definitions:
             definitions[name] = {}  # it may contain itself
-            definitions[name] = {"description": _said(kind.cls), **_object(kind, definitions)}
+            definitions[name] = {"description": _summary(kind.cls), **_object(kind, definitions)}
         return {"$ref": f"#/$defs/{name}"}
     for known, schema in _SCHEMAS.items():
         if isinstance(kind, known):

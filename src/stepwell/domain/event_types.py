@@ -1,7 +1,7 @@
-"""Event types: one vocabulary for readers of logs, whatever the style of the workflow.
+"""Event types: one vocabulary for readers of logs, independent of the style of the workflow.
 
-A fact's kind says what the engine recorded; its type says what that means to a reader. A node is a node of
-a graph, a step, wait or child of a function, or a transition of a machine.
+The kind of a fact says what the engine recorded; its type says what that means to a reader. A node is a
+node of a graph, a step, wait or child of a function, or a transition of a machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EventType(StrEnum):
     LOOP_COMPLETED = "loop_completed"
 
 
-# What a kind may be to a reader. A kind that is not listed is a detail, and its own type.
+# The types that a kind may have. A kind that is not listed is a detail, and its own type.
 TYPES: Mapping[str, tuple[str, ...]] = {
     "accepted": (EventType.WORKFLOW_STARTED,),
     "suspended": (EventType.WORKFLOW_PAUSED,),
@@ -74,13 +74,13 @@ _WAIT_ENDS = {
     "timed_out": EventType.NODE_TIMED_OUT,
     "withdrawn": EventType.NODE_CANCELLED,
 }
-# Part of a node, not the node itself: its time limit, a poll, a delay, a look-up, the mailbox of a graph.
+# Parts of a node: its time limit, a poll, a delay, a look-up, the mailbox of a graph.
 # A machine's visit has a number after the @.
 _PART_OF_NODE = re.compile(r"(@[a-z][^/]*|/@[^/]*)$")
 
 
 def event_type(kind: str, path: str, data: Mapping[str, Any]) -> str:
-    """The type of an event, from its kind, its path and its decoded fact."""
+    """Return the type of an event from its kind, its path and its decoded fact."""
     types = TYPES.get(kind, (kind,))
     if len(types) == 1 or (types[-1] == kind and is_part_of_node(path)):
         return str(types[-1])
@@ -98,20 +98,20 @@ def event_type(kind: str, path: str, data: Mapping[str, Any]) -> str:
 
 
 def is_part_of_node(path: str) -> bool:
-    """Whether the path is about a part of a node: its time limit, a poll, a delay, a look-up."""
+    """Return whether the path belongs to a part of a node: its time limit, a poll, a delay, a look-up."""
     return "@" in path and _PART_OF_NODE.search(path) is not None
 
 
 def node_of(path: str) -> str:
-    """The path of the node that a part belongs to."""
+    """Return the path of the node to which a part belongs."""
     return _PART_OF_NODE.sub("", path)
 
 
 def types_of(kind: str) -> tuple[str, ...]:
-    """Every type that events of this kind may have."""
+    """Return every type that events of this kind may have."""
     return TYPES.get(kind, (kind,))
 
 
 def vocabulary() -> list[str]:
-    """Every type that an event may have, in the order of the facts."""
+    """Return every type that an event may have, in the order of the facts."""
     return list(dict.fromkeys(str(name) for fact in FACTS for name in types_of(KIND[fact])))

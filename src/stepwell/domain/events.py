@@ -35,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened."""
 
-    starts: tuple[str, ...] = ()  # paths of the nodes of a graph that begin because of it
+    starts: tuple[str, ...] = ()  # paths of graph nodes that begin because of this event
 
 
 # The run
@@ -74,7 +74,7 @@ class Accepted(Fact, frozen=True, kw_only=True):
     trigger: str = "api"  # what started it; older logs do not say so, but the row of the run does
     by: str = ""  # who started it
     reason: str = ""  # why, for a rerun or a fork
-    hops: int = 0  # how many runs led to this one by events, or by calls over HTTP
+    hops: int = 0  # length of the chain of runs that led to this one
 
 
 class Claimed(Fact, frozen=True, kw_only=True):
@@ -105,14 +105,14 @@ class Resumed(Fact, frozen=True, kw_only=True):
 class Retried(Fact, frozen=True, kw_only=True):
     """A person resumed a failed run at its failed step, with a fresh timeout; or had it compensated."""
 
-    path: str = ""  # of the step that was skipped, if one was
+    path: str = ""  # path of the skipped step, if there was one
     undo: bool = False
     by: str = ""
     reason: str = ""
 
 
 class Held(Fact, frozen=True, kw_only=True):
-    """An operator stopped the run: nothing new begins until it is released."""
+    """An operator stopped the run. Nothing new begins until it is released."""
 
     by: str = ""
     reason: str = ""
@@ -126,11 +126,11 @@ class Released(Fact, frozen=True, kw_only=True):
 
 
 class VariableSet(Fact, frozen=True, kw_only=True):
-    """A person gave a variable of a graph run another value: what is decided from here on sees it."""
+    """A person set a variable of a graph run. Whatever is decided from here on sees the value."""
 
     name: str
     value: Raw = NULL
-    key: str = ""  # of its message: a repeat is recognised by it
+    key: str = ""  # key of its message, by which a repeat is recognised
     by: str = ""
     reason: str = ""
 
@@ -185,7 +185,7 @@ class Cancelled(Fact, frozen=True, kw_only=True):
     error: Problem | None = None  # of the cleanup
     unconsumed: list[str] = []
     by: str = ""  # who cancelled it, if it ended without an owner; otherwise CancelRequested says so
-    forced: bool = False  # ended by force: its code did not clean up
+    forced: bool = False  # ended by force, without cleanup
 
 
 class TimedOut(Fact, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ class StepScheduled(Fact, frozen=True, kw_only=True):
     args: Raw = NULL
     timeout: float | None = None
     digest: str = ""
-    root: str = ""  # of a child run: its root, whose trace the step belongs to
+    root: str = ""  # for a child run: the root run, whose trace includes the step
 
 
 class StepStarted(Fact, frozen=True, kw_only=True):
@@ -225,8 +225,8 @@ class StepCompleted(Fact, frozen=True, kw_only=True):
     digest: str = ""  # of the arguments, if the run has more than one task
     undo: Undo | None = None
     worker: str = ""  # the one that ran a remote step; otherwise it was the run's owner
-    args: Raw = NULL  # what it was called with, if the settings keep that
-    skipped: bool = False  # it had failed, and a person gave this result; the Retried before it says who
+    args: Raw = NULL  # its arguments, if the settings keep them
+    skipped: bool = False  # it failed and a person gave this result; the Retried before says who
 
 
 class StepFailed(Fact, frozen=True, kw_only=True):
@@ -255,13 +255,13 @@ class DocumentSaved(Fact, frozen=True, kw_only=True):
 
 
 class DetailsReported(Fact, frozen=True, kw_only=True):
-    """What a step wants to show of itself; written with its result or its failure."""
+    """What a step wants to show, written with its result or its failure."""
 
     details: Raw = NULL
 
 
 class UsageReported(Fact, frozen=True, kw_only=True):
-    """What an attempt of a step used; written with its result or its failure, and counted on the run."""
+    """What an attempt of a step used, written with its result or failure and counted on the run."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -295,7 +295,7 @@ class TimerSet(Fact, frozen=True, kw_only=True):
 
 
 class DelayChanged(Fact, frozen=True, kw_only=True):
-    """A person changed when the timer at this path fires: that many seconds after this event."""
+    """A person changed when the timer at this path fires: this many seconds after the event."""
 
     seconds: float
     by: str = ""
@@ -316,8 +316,8 @@ class WaitOpened(Fact, frozen=True, kw_only=True):
     assignees: list[str] = []
     since: float = 0.0  # for an event: the run's cursor; events emitted from then on count
     choices: list[TriggerChoice] = []  # for a trigger: the transitions that can be taken from here
-    required: int = 1  # for an approval: the number of people who must approve
-    bar_starter: bool = False  # the person who started the run may not decide it
+    required: int = 1  # for approvals: how many people must approve
+    bar_starter: bool = False  # for approvals: bars the person who started the run
 
 
 class TriggerChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -334,7 +334,7 @@ class WaitEnded(Fact, frozen=True, kw_only=True):
 
 
 class WaitReassigned(Fact, frozen=True, kw_only=True):
-    """An open approval has other assignees from now on."""
+    """The assignees of an open approval changed."""
 
     assignees: list[str]
     by: str = ""
@@ -361,7 +361,7 @@ class Received(Fact, frozen=True, kw_only=True):
     by: str = ""  # who sent or decided it
     at: float = 0.0  # for a broadcast event: its time, which orders the events of its name
     reason: str = ""  # why, for a decision
-    id: str = ""  # for a decision: what its caller sends again with a repeat
+    id: str = ""  # for a decision: the id that its caller repeats
 
 
 # Machines
@@ -433,7 +433,10 @@ class NodeFact(Fact, frozen=True, kw_only=True):
 
 
 class NodeStarted(NodeFact, frozen=True, kw_only=True):
-    """A node began after the fact that led to it was written. Otherwise that fact has it in `starts`."""
+    """A node began, recorded after the fact that caused it was written.
+
+    Otherwise that fact has the node in `starts`.
+    """
 
 
 class NodeCompleted(NodeFact, frozen=True, kw_only=True):
@@ -543,9 +546,9 @@ def written(fact: Fact, path: str = "", attempt: int = 0) -> NewEvent:
 
 
 def starting(event: NewEvent, path: str, first: bool) -> NewEvent:
-    """The same event with one more node in `starts`.
+    """Return the event with one more node in `starts`.
 
-    Its payload is extended, not encoded again: there is one such path for every node of a graph.
+    Its payload is extended, not encoded again: this happens for every node of a graph.
     """
     payload = event.payload
     if not first:

@@ -9,7 +9,7 @@ import msgspec
 from stepwell.domain.commit import NEVER, Commit, LogRow, Outcome, Park
 from stepwell.domain.events import KIND, Claimed
 
-_OK = Outcome.OK  # asked for every commit; reading an enum member takes twice as long
+_OK = Outcome.OK  # read for every commit; an enum member takes twice as long to read
 
 
 def check_fence(commit: Commit, *, lease: str | None, head: int, wakes: int) -> Outcome:

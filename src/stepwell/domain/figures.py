@@ -1,4 +1,4 @@
-"""Figures: which facts change what the row of a run shows beside its status."""
+"""Figures: the facts that change what the row of a run shows besides its status."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def used_by(fact: ev.Fact) -> Usage | None:
 
 
 def mark_of(fact: ev.Fact, path: str) -> Mark | None:
-    """How far the run is after this fact; None if it does not say so.
+    """Return how far the run is after this fact, or None if the fact does not say so.
 
-    A loop inside another one does not count: the outer one says how far the run is.
+    A loop inside another one does not count: the outer loop says how far the run is.
     """
     match fact:
         case ev.Progress():

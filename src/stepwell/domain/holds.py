@@ -1,8 +1,8 @@
-"""Holds: what operators have stopped, and how one run is held and released.
+"""Holds: how an operator holds and releases one run.
 
-A held run begins nothing new. The store marks its tickets, so that nobody takes them; an owner that has the
-run stops at its next step. The fact goes into the log at once if nobody owns the run, otherwise as a message
-to the owner, for only the owner may write there.
+A held run begins nothing new. The store marks its tickets, so that no worker takes them; a worker that owns
+the run stops at its next step. If nobody owns the run, the fact is written to the log at once. Otherwise it
+is sent to the owner as a message, because only the owner may write there.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class HoldRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return Released(by=self.by, reason=self.reason)
 
     def message(self, run_id: RunId, wakes: int, encode: Callable[[bytes], bytes]) -> Message:
-        """For the owner. `wakes` makes the key unique: each change counts."""
+        """Return the message for the owner. `wakes` makes its key unique: each change counts."""
         payload = encode(msgspec.json.encode(self))
         return Message(run_id=run_id, key=f"{HOLD}/{wakes + 1}", kind=HOLD, payload=payload, by=self.by)
 
     def mark(self, at: float, encode: Callable[[bytes], bytes]) -> bytes | None:
-        """What the run's tickets say from now on."""
+        """Return what the run's tickets record from now on."""
         return encode(msgspec.json.encode(msgspec.structs.replace(self, at=at))) if self.held else None
 
 
 def read_hold(payload: bytes) -> HoldRequest:
-    """The request in a ticket or a message."""
+    """Read the request in a ticket or a message."""
     return msgspec.json.decode(payload, type=HoldRequest)
 
 
 def hold_refusal(asked: HoldRequest, *, ending: bool, held: bool) -> HoldOutcome | None:
-    """Why a run with a ticket is not held or released now; None: it is."""
+    """Return why a run with a ticket cannot be held or released now, or None."""
     if held == asked.held:
         return HoldOutcome.ALREADY
     if asked.held and ending:

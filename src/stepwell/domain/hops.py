@@ -1,8 +1,8 @@
-"""Hops: how many runs led to one another before this one, by broadcast events or by calls over HTTP.
+"""Hops: the length of the chain of runs that led to a run, by broadcast events or calls over HTTP.
 
 Two workflows that start each other would go on forever. So each event and each outgoing call carries the
-number, and the run that an event starts has one more. Neither children nor retries count. A new run takes the
-number from where it is started.
+number, and a run that an event starts has one more. Children and retries do not count. A new run takes the
+number from the context in which it is started.
 """
 
 from __future__ import annotations

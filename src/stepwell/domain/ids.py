@@ -29,7 +29,7 @@ _GENERATED = "once-"
 
 
 def generated_id(token: str) -> str:
-    """The id of a message that a client library repeats by itself: nobody else knows it."""
+    """Return the id of a message that a client library repeats by itself. No caller knows it."""
     return _GENERATED + token
 
 

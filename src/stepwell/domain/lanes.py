@@ -37,7 +37,7 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
     key_limit: int | None = None
     key_hold: Hold = "active"
     child: bool = False
-    exempt: bool = False  # no limit counts it: a test run, or a remote step; it can only be held
+    exempt: bool = False  # not counted by limits: a test run or a remote step, which can only be held
 
     def is_in(self, scope: LimitScope) -> bool:
         return any(own == scope for own, _, _ in self.scopes())
@@ -79,7 +79,7 @@ def lane_of(
     child: bool,
     test: bool = False,
 ) -> str:
-    """The lane of a new run; '' when it carries no limit, so that claiming it costs nothing extra.
+    """Return the lane of a new run, or '' if it carries no limit, so that claiming it costs nothing extra.
 
     A test run takes no slots of production, and waits for none.
     """
@@ -120,7 +120,7 @@ def lanes_for(request: ClaimRequest, lanes: Iterable[str]) -> list[str]:
 
 
 class LimitCoverage(NamedTuple):
-    """Which tickets without a lane the stored limits may count, or a hold stops; those tickets get a lane."""
+    """The tickets without a lane that stored limits may count, or a hold may stop. They get a lane."""
 
     queues: Sequence[str]
     workflows: Sequence[str]
@@ -131,7 +131,7 @@ class LimitCoverage(NamedTuple):
         return bool(self.queues or self.workflows or self.everything)
 
     def covers(self, queue: str, needs: str) -> bool:
-        """Whether a limit may count, or a hold stop, work of this queue and needs, in any workspace."""
+        """Return whether a limit may count, or a hold stop, work of this queue and needs in any workspace."""
         if needs == NEEDS_EMIT:
             return False
         if any(hold.may_cover(queue, needs) for hold in self.holds):

@@ -1,4 +1,4 @@
-"""The trigger `manual`: a person starts the run, with the form and the input that a graph has for it."""
+"""The trigger `manual`: a person starts the run with a form, from which the graph builds the input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-MANUAL_KNOWN = ("form",)  # what an input may name
-MANUAL = "manual"  # also what a run that was started by hand has as its trigger
+MANUAL_KNOWN = ("form",)  # the names that an input may refer to
+MANUAL = "manual"  # also the `trigger` of a run that was started by hand
 
 
 class _Trigger(msgspec.Struct):
@@ -25,14 +25,14 @@ _decode = msgspec.json.Decoder(_Graph).decode
 
 
 class ManualTrigger(NamedTuple):
-    """How a person starts a graph: what is asked, and what the run gets of it."""
+    """How a person starts a graph: the form, and the input that follows from it."""
 
-    form: bytes | None = None  # JSON Schema; None: that of the input
-    input: bytes | None = None  # its texts may name {{trigger.form.order}}; None: what was filled in
+    form: bytes | None = None  # JSON Schema of the form; None: the schema of the input
+    input: bytes | None = None  # strings may contain {{trigger.form.order}}; None: the form as filled in
 
 
 def manual_trigger_of(graph: bytes) -> ManualTrigger:
-    """The manual trigger of this graph; one that asks for the input if it has none."""
+    """Return the manual trigger of this graph; without one, a trigger that asks for the input."""
     if b'"triggers"' not in graph:
         return ManualTrigger()
     manual = next((each for each in _decode(graph).triggers if each.type == MANUAL), _Trigger())

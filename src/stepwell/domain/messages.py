@@ -53,13 +53,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str = ""
     choice: str = ""  # if there are several choices: the chosen one
     reason: str = ""
-    id: str = ""  # the caller's own: a repeat with it counts once
+    id: str = ""  # chosen by the caller; a repeat counts once
 
 
-class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of an open approval, or a reminder of it."""
+class ApprovalChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """New assignees for an open approval, or a reminder of it."""
 
-    assignees: list[str] = []  # of a change: who decides from now on
+    assignees: list[str] = []  # who decides from now on; not for a reminder
     by: str = ""
     reason: str = ""
 
@@ -75,7 +75,7 @@ DELAY = "delay"
 
 
 class DelayRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who changed a timer, and why. It fires that many seconds after the message was delivered."""
+    """Who changed a timer, and why. It fires this many seconds after the message was delivered."""
 
     seconds: float
     by: str = ""
@@ -86,7 +86,7 @@ VARIABLE = "variable"
 
 
 class VariableRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who sets a variable of a graph run to which value, and why."""
+    """Who sets which variable of a graph run to which value, and why."""
 
     name: str
     value: Raw = NULL
@@ -110,8 +110,8 @@ def loop_held(run_id: RunId, path: str, seconds: float) -> Message:
 PAYLOADS: dict[str, Any] = {
     "cancel": str | CancelRequest,
     "decide": Decision,
-    "reassign": Notice,
-    "remind": Notice,
+    "reassign": ApprovalChange,
+    "remind": ApprovalChange,
     "child": EndNotice,
     "step": EndNotice,
     DELAY: DelayRequest,
@@ -128,7 +128,7 @@ def step_failed(
     final: bool = False,
     documents: Sequence[DocumentSaved] = (),
 ) -> EndNotice:
-    """An attempt failed with this error; `final`: another attempt would fail in the same way."""
+    """Return the message that an attempt failed; `final` if another attempt would fail the same way."""
     return EndNotice(
         documents=list(documents),
         status="failed",
@@ -171,7 +171,7 @@ def cancel_request(
 
 
 def forced_end(parent: RunId) -> str:
-    """The reason for the children of a run that was ended by force."""
+    """Return the reason that the children of a run ended by force are given."""
     return f"parent run {parent} was ended by force"
 
 
@@ -191,10 +191,10 @@ def event_key(event_id: str) -> str:
 
 
 def decide_key(path: str, by: str = "") -> str:
-    """One for each wait; if several people must approve, one for each of them."""
+    """Return the key of a decision: one for each wait; if several must approve, one for each person."""
     return f"decide/{path}?by={by}" if by else f"decide/{path}"
 
 
 def decides(key: str, path: str) -> bool:
-    """Whether it is the key of a decision on that wait."""
+    """Return whether this is the key of a decision on that wait."""
     return key == decide_key(path) or key.startswith(f"decide/{path}?by=")

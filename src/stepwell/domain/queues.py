@@ -1,4 +1,4 @@
-"""QueueUse: how many runs and remote steps a queue holds, and for how long the oldest has been due."""
+"""QueueUse: how many runs and remote steps a queue holds, and how long the oldest has been ready."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 class QueueUse(NamedTuple):
     queue: str
-    ready: int  # due, and nobody has it
-    waiting: int  # for time or a message
-    active: int  # a worker has it
-    oldest: float | None  # when the first of those that are ready became due
+    ready: int  # due, without an owner
+    waiting: int  # waiting for time or a message
+    active: int  # owned by a worker
+    oldest: float | None  # when the oldest ready one became due
 
     def age(self, now: float) -> float:
-        """Seconds that the oldest one has been ready."""
+        """Return for how many seconds the oldest one has been ready."""
         return max(0.0, now - self.oldest) if self.oldest is not None else 0.0

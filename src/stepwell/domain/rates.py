@@ -36,7 +36,7 @@ class Window(NamedTuple):
 
 
 class StoredRate(NamedTuple):
-    """A start rate that was set while engines run. `limit` None: no rate, whatever engines were given."""
+    """A start rate that was set while engines run. `limit` None lifts the rate that engines were given."""
 
     per: str  # workflow or user
     seconds: float

@@ -1,7 +1,7 @@
-"""Records: typed values that a workspace keeps in collections, and what a change makes of one.
+"""Records: typed values that a workspace keeps in collections, and the rules for changing them.
 
-A store finds the collection and the record of a change, calls the change with them, and writes what it
-returns. So the rules are here, once, and hold in the same transaction as the write.
+A store reads the collection and the record, calls a change with them, and writes what it returns. So the
+rules are written once, here, and apply in the transaction of the write.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from stepwell.errors import (
     excerpt,
 )
 
-COLLECTIONS_MAX = 100  # of a workspace
-RECORDS_MAX = 100_000  # of a collection
+COLLECTIONS_MAX = 100  # collections of a workspace
+RECORDS_MAX = 100_000  # records of a collection
 RECORD_BYTES_MAX = 65_536
 SCHEMA_BYTES_MAX = 65_536
 FIND_MAX = 8  # indexed fields of a collection
 VALUE_MAX = 256  # characters of an indexed value
 PAGE_MAX = 1000
-RESTORED_MAX = 500  # records of one call
+RESTORED_MAX = 500  # records in one call
 VERSION_MAX = 2**53
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
@@ -46,7 +46,7 @@ Action = Literal["create", "restore", "update", "delete"]
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
-    """A named set of records of one shape. `key` is unique in it; `find` are further indexed fields."""
+    """A named set of records with one schema. `key` is unique; `find` are further indexed fields."""
 
     name: str
     workspace: str = DEFAULT_WORKSPACE
@@ -65,12 +65,12 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
         return (self.key, *self.find) if self.key else self.find
 
     def is_same_put(self, other: Collection) -> bool:
-        """Whether both are of one call: a repeated one, whose first answer was lost."""
+        """Return whether both come from one call, repeated because its first answer was lost."""
         return replace(self, records=0) == replace(other, records=0)
 
 
 class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record as a store keeps it: `body` is its JSON; `terms` are its indexed values, by field."""
+    """A record as a store keeps it. `body` is its JSON; `terms` are its indexed values by field."""
 
     workspace: str
     collection: str
@@ -78,13 +78,13 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     body: bytes
     terms: tuple[tuple[str, str], ...] = ()
-    key: str | None = None  # the term of its key field
+    key: str | None = None  # the indexed value of its key field
     created_at: float = 0.0
     updated_at: float = 0.0
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A record: its data, and what a change of it is compared with."""
+    """A record: its data, and the version and times by which changes are compared."""
 
     collection: str
     id: str
@@ -95,29 +95,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of records; `next` is where the following one begins, '' on the last."""
+    """A page of records. `next` is where the following page begins; '' on the last one."""
 
     records: list[Record]
     next: str = ""
 
 
 class RecordPlace(NamedTuple):
-    """Which record a change is for: the one of this id, or of this key."""
+    """Which record to change: the one with this id, or with this key."""
 
     action: Action
     workspace: str
     collection: str
     id: str = ""
-    keys: tuple[str, ...] = ()  # terms of its key: any of them
+    keys: tuple[str, ...] = ()  # possible indexed values of the key; any of them fits
 
 
 class RecordWrite(NamedTuple):
-    """What a change does: writes a record, deletes the one that is there, or nothing; and its result."""
+    """The effect of a change: write a record, delete it, or do nothing; and the result."""
 
     result: Any
     put: StoredRecord | None = None
     drop: bool = False
-    rivals: tuple[str, ...] = ()  # further terms that its key must not share with another record
+    rivals: tuple[str, ...] = ()  # further key terms that no other record may have
 
 
 class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
-# Called in the transaction, maybe on another thread: with the collection, the record there and the time.
+# Called in the transaction, maybe on another thread, with the collection, the current record and the time.
 Decide = Callable[[Collection, StoredRecord | None, float], RecordWrite]
 
 
@@ -138,7 +138,7 @@ Decide = Callable[[Collection, StoredRecord | None, float], RecordWrite]
 
 
 def creating(id: str, data: bytes) -> Decide:
-    """Create a record. The same one, created before, is returned: the call was repeated."""
+    """Create a record. If the same one exists, the call was repeated, and it is returned."""
 
     def decide(collection: Collection, present: StoredRecord | None, now: float) -> RecordWrite:
         if present is not None:
@@ -166,7 +166,7 @@ def creating(id: str, data: bytes) -> Decide:
 
 
 def updating(id: str, data: bytes, *, version: int = 0, whole: bool = False) -> Decide:
-    """Set the fields that `data` names, or with `whole` all of them; 0: whatever version is there."""
+    """Set the fields in `data`, or with `whole` all fields. Version 0 means any version."""
 
     def decide(collection: Collection, present: StoredRecord | None, now: float) -> RecordWrite:
         present = _expected(collection, present, id, version)
@@ -181,7 +181,7 @@ def updating(id: str, data: bytes, *, version: int = 0, whole: bool = False) -> 
 
 
 def deleting(id: str, *, version: int = 0) -> Decide:
-    """Delete a record. The result is False if there is none, unless a version is expected."""
+    """Delete a record. The result is False if there is none and no version is expected."""
 
     def decide(collection: Collection, present: StoredRecord | None, now: float) -> RecordWrite:
         if present is None and not version:
@@ -193,7 +193,7 @@ def deleting(id: str, *, version: int = 0) -> Decide:
 
 
 def restoring(record: Record) -> Decide:
-    """Write a record with its version and times. False: one of its id is there, and stays."""
+    """Write a record with its version and times. False if its id exists; that record stays."""
     row = StoredRecord(
         workspace="",
         collection=record.collection,
@@ -236,7 +236,7 @@ def _expected(collection: Collection, present: StoredRecord | None, id: str, ver
 
 
 def _fitting(collection: Collection, row: StoredRecord) -> StoredRecord:
-    """The row with its indexed values; RecordInvalid if its data does not fit the collection."""
+    """Return the row with its indexed values. RecordInvalid if the data does not fit the collection."""
     _check_size(row.body)
     data = PLAIN.decode(row.body)
     try:
@@ -268,7 +268,7 @@ def record_of(stored: StoredRecord) -> Record:
     )
 
 
-# Errors that stores raise, too
+# Errors that stores raise as well
 
 
 def collection_not_found(name: str) -> CollectionNotFound:
@@ -305,7 +305,7 @@ def not_empty(collection: Collection) -> CollectionChanged:
 
 
 def check_redefinition(present: Collection, wanted: Collection) -> None:
-    """Refuse to change what is indexed while there are records: their indexes are written with them."""
+    """Refuse to change the indexed fields while there are records, whose indexes are already written."""
     if present.records and (present.key, present.find) != (wanted.key, wanted.find):
         raise CollectionChanged(
             f"{present.name} has {present.records:,} records, so its key and its find fields cannot change",
@@ -319,7 +319,7 @@ def check_redefinition(present: Collection, wanted: Collection) -> None:
 
 @functools.lru_cache(maxsize=256)
 def compiled(schema: bytes) -> Schema:
-    """The checks of a schema. They take a time that grows evenly with the value, whatever their patterns."""
+    """Return the checks of a schema. Their time grows linearly with the value, whatever its patterns are."""
     return Schema(schema.decode(), linear=True)
 
 
@@ -344,7 +344,7 @@ def checked_record_id(id: object) -> str:
 
 
 def checked_schema(schema: object) -> bytes:
-    """Return it as JSON; InvalidInput if it is not a JSON Schema that is safe to check with."""
+    """Return the schema as JSON. InvalidInput if it is not a JSON Schema that is safe to check with."""
     fault = "" if isinstance(schema, dict | bool) else "it is not an object"
     data = b""
     if not fault:
@@ -362,7 +362,7 @@ def checked_schema(schema: object) -> bytes:
 
 
 def checked_fields(key: str, find: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the key field and the others that are indexed, each named once."""
+    """Return the key field and the other indexed fields, each once."""
     if isinstance(find, str):
         raise InvalidInput(f"find is {excerpt(find)}", hint='give a list: find=["status"]', field="find")
     fields = [key, *find] if key else [*find]
@@ -379,7 +379,7 @@ def checked_fields(key: str, find: Sequence[str]) -> tuple[str, tuple[str, ...]]
 
 
 def checked_data(data: object) -> bytes:
-    """Return the data of a record as JSON; RecordInvalid if it is none, or too large."""
+    """Return the data of a record as JSON. RecordInvalid if it is not an object, or too large."""
     if not isinstance(data, Mapping):
         raise RecordInvalid(f"the data of a record is an object, not {excerpt(data)}", field="data")
     encoded = _encoded(dict(data), "the data")
@@ -404,7 +404,7 @@ def _encoded(value: object, what: str) -> bytes:
 
 
 def checked_where(where: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    """Return what to find as terms; `check_indexed` knows whether the collection has such an index."""
+    """Return the filter as terms. `check_indexed` knows whether the collection has such an index."""
     if where is None:
         return ()
     if not isinstance(where, Mapping):
@@ -427,9 +427,9 @@ def check_indexed(collection: Collection, terms: Sequence[tuple[str, str]]) -> N
 
 
 def term_of(field: str, value: Any) -> str:
-    """An indexed value as text, equal for equal values; RecordInvalid if it cannot be indexed."""
+    """Return an indexed value as text, equal for equal values. RecordInvalid if it cannot be indexed."""
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON has one kind of number
+        value = int(value)  # JSON has a single type of number
     if value is not None and not isinstance(value, str | int | float | bool):
         raise RecordInvalid(
             f"{field} is {excerpt(value)}, which cannot be indexed",

@@ -1,4 +1,7 @@
-"""Schema: check a JSON value against a JSON Schema. Reports the first mismatch, short enough for a screen."""
+"""Schema: checks a JSON value against a JSON Schema.
+
+Reports the first mismatch, short enough for a screen.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Schema:
 
 
 def schema_fault(schema: Any, *, linear: bool = False) -> str:
-    """Why this is not a JSON Schema; '' if it is one."""
+    """Return why this is not a JSON Schema, or ''."""
     try:
         Schema(schema, linear=linear)
     except (ValueError, TypeError) as error:

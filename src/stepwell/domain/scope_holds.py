@@ -1,7 +1,7 @@
 """Scope holds: workflows, queues and workspaces whose runs begin nothing new until they are released.
 
-A claim takes no ticket that such a hold covers, as if the scope had a limit of 0; only runs that clean up are
-taken. Their owners hear of it with the next heartbeat and stop at their next step.
+A claim takes no ticket that a hold covers, as if the scope had a limit of 0; only runs that clean up are
+taken. Owners hear of the hold with their next heartbeat and stop their runs at the next step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ KINDS: tuple[HoldKind, ...] = ("workspace", "workflow", "queue")
 
 
 class ScopeHold(NamedTuple):
-    """A scope was held or released, always within one workspace. `reason` is JSON."""
+    """Records that a scope was held or released, always within one workspace. `reason` is JSON."""
 
     kind: HoldKind
     workspace: str
-    name: str = ""  # of the workflow or queue; a workspace has none
+    name: str = ""  # the workflow or queue; empty for a workspace
     held: bool = True
     by: str = ""
     reason: bytes = b'""'
@@ -34,7 +34,7 @@ class ScopeHold(NamedTuple):
         return self.held and workspace == self.workspace and own == self.name
 
     def may_cover(self, queue: str, needs: str) -> bool:
-        """Whether some work of this queue and needs may be covered; needs do not always name a workflow."""
+        """Return whether work of this queue and needs may be covered; needs do not always name a workflow."""
         if self.kind == "queue":
             return queue == self.name
         named = "@" in needs and not needs.startswith(needs_step("")) and "/" not in needs
@@ -42,7 +42,7 @@ class ScopeHold(NamedTuple):
 
 
 def covering(holds: Iterable[ScopeHold], workspace: str, workflow: str, queue: str) -> ScopeHold | None:
-    """The first of these holds that covers a run."""
+    """Return the first of these holds that covers a run."""
     return next((hold for hold in holds if hold.covers(workspace, workflow, queue)), None)
 
 
@@ -51,7 +51,7 @@ def read_reason(hold: ScopeHold) -> str:
 
 
 def checked_scope(kind: str, name: str) -> None:
-    """Raise InvalidInput if nothing of that kind and name can be held."""
+    """Raise InvalidInput if a scope of that kind and name cannot be held."""
     if kind not in KINDS:
         raise InvalidInput(
             f"{excerpt(kind)} cannot be held", hint=f"hold one of {', '.join(KINDS)}, or a run"

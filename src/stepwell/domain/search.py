@@ -1,7 +1,7 @@
-"""Search: what runs are looked up by, and where a list continues.
+"""Search: how runs are found, and where a list continues.
 
-A *term* is a tag of a run or a word of its error: runs are found by equal terms, in the order of creation. A
-key is found by its beginning.
+A *term* is a tag of a run or a word of its error: runs are found by equal terms, in the order of creation.
+A key is found by its beginning.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from stepwell.errors import InvalidInput, excerpt
 
 T = TypeVar("T")
 
-WAITS = ("signal", "event", "approval", "trigger")  # waits that somebody can answer
-USUAL_TRIGGER = "api"  # most runs have it: a list of them needs no index of its own
-WORDS_MAX = 50  # of one error
+WAITS = ("signal", "event", "approval", "trigger")  # waits that a person or program can answer
+USUAL_TRIGGER = "api"  # most runs have this status, so it needs no index of its own
+WORDS_MAX = 50  # words of one error
 _WORD_MAX = 40
-_TERM_MAX = 200  # bytes; longer tags are found by their hash
+_TERM_MAX = 200  # bytes; a longer tag is found by its hash
 _WORD = re.compile(r"\w+")
 _TAG, _WORDS = "tag:", "word:"
 _SURROGATES = range(0xD800, 0xE000)
 
 
 class Page(list[T]):
-    """Part of a list. `next` is the `before=` of the page that follows; '' on the last one."""
+    """Part of a list. `next` is the `before=` of the following page; '' on the last one."""
 
     def __init__(self, items: Iterable[T] = (), next: str = "") -> None:
         super().__init__(items)
@@ -40,7 +40,7 @@ class Page(list[T]):
 
 
 class RunCount(NamedTuple):
-    """How many runs of a workflow, in a version and a queue, have this status."""
+    """How many runs of a workflow, version and queue have this status."""
 
     workflow: str
     version: str
@@ -50,15 +50,15 @@ class RunCount(NamedTuple):
 
 
 class BucketCount(NamedTuple):
-    """How many runs that were created in one bucket of time have this status."""
+    """How many runs created in one bucket of time have this status."""
 
-    bucket: int  # from 0
+    bucket: int  # number of the bucket, from 0
     status: Status
     runs: int
 
 
 class BucketFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to count by the time of their creation, in `buckets` parts of `width` seconds."""
+    """Which runs to count by creation time, in `buckets` buckets of `width` seconds."""
 
     workspace: str = DEFAULT_WORKSPACE
     workflow: str = ""
@@ -73,7 +73,7 @@ class BucketFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self.since + self.width * self.buckets
 
     def bucket(self, created_at: float) -> int:
-        # The last moment may be rounded up into a bucket that there is not.
+        # Rounding may put the last moment into a bucket beyond the end.
         return min(int((created_at - self.since) / self.width), self.buckets - 1)
 
     def takes(self, workflow: str, version: str, queue: str, created_at: float) -> bool:
@@ -86,9 +86,9 @@ class BucketFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitRow(NamedTuple):
-    """An open wait that somebody can answer.
+    """An open wait that a person or program can answer.
 
-    `opened` is its WaitOpened, `reassigned` the last WaitReassigned of an approval; b"" if there is none.
+    `opened` is its WaitOpened. `reassigned` is the last WaitReassigned of an approval, or b"".
     """
 
     run_id: RunId
@@ -105,7 +105,7 @@ class WaitRow(NamedTuple):
 
 
 class WaitFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which open waits to list, newest first; `before` is where the page before this one ended."""
+    """Which open waits to list, newest first. `before` is where the previous page ended."""
 
     workspace: str = DEFAULT_WORKSPACE
     whats: Sequence[str] = WAITS
@@ -128,24 +128,24 @@ class WaitFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wait_place(row: WaitRow) -> str:
-    """Where the list continues after this wait."""
+    """Return where the list continues after this wait."""
     return f"{row.opened_at!r}/{row.run_id}/{row.path}"
 
 
 def first_waits(rows: Iterable[WaitRow], filter: WaitFilter) -> list[WaitRow]:
-    """The first ones, newest first."""
+    """Return the first waits, newest first."""
     return sorted(rows, key=lambda row: (row.opened_at, row.run_id, row.path), reverse=True)[: filter.limit]
 
 
 class DecidedRow(NamedTuple):
-    """An approval that was decided, with its WaitOpened, WaitEnded and Received; b"" if there is none."""
+    """A decided approval with its WaitOpened, WaitEnded and Received; b"" if there is none."""
 
     run_id: RunId
     workflow: str
     number: int  # of the run
     path: str
     name: str
-    ended: int  # seq of its WaitEnded
+    ended: int  # seq of WaitEnded
     at: float
     opened_at: float
     opened: bytes
@@ -154,7 +154,7 @@ class DecidedRow(NamedTuple):
 
 
 class DecidedFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which decided approvals to list, the last one first; `before` is where the last page ended."""
+    """Which decided approvals to list, the last decision first. `before` is where the last page ended."""
 
     workspace: str = DEFAULT_WORKSPACE
     before: str = ""
@@ -174,7 +174,7 @@ class DecidedFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decided_place(row: DecidedRow) -> str:
-    """Where the list continues after this approval."""
+    """Return where the list continues after this approval."""
     return f"{row.at!r}/{row.run_id}/{row.ended}"
 
 
@@ -186,11 +186,11 @@ class Bounds(NamedTuple):
     id: str
 
 
-Group = tuple[str, str, str, str, int]  # workflow, version, queue, stored status; how many
+Group = tuple[str, str, str, str, int]  # workflow, version, queue, stored status, number of runs
 
 
 def shown_counts(stored: Iterable[Group], owned: Iterable[Group]) -> list[RunCount]:
-    """Counts by the status that people see: runs that a worker owns are running. Sorted, without zeros."""
+    """Return the counts by the status that people see: an owned run is running. Sorted, without zeros."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for workflow, version, queue, status, n in stored:
         counts[workflow, version, queue, status] = counts.get((workflow, version, queue, status), 0) + n
@@ -206,13 +206,13 @@ def shown_counts(stored: Iterable[Group], owned: Iterable[Group]) -> list[RunCou
     ]
 
 
-OwnedRun = tuple[str, str, str, str, float]  # workflow, version, queue, stored status; when it was created
+OwnedRun = tuple[str, str, str, str, float]  # workflow, version, queue, stored status, creation time
 
 
 def shown_buckets(
     stored: Iterable[tuple[int, str, int]], owned: Iterable[OwnedRun], filter: BucketFilter
 ) -> list[BucketCount]:
-    """Counts by bucket and the status that people see. Sorted, without zeros."""
+    """Return the counts by bucket and the status that people see. Sorted, without zeros."""
     counts: dict[tuple[int, str], int] = {}
 
     def add(bucket: int, status: str, n: int) -> None:
@@ -231,13 +231,13 @@ def shown_buckets(
 
 
 def tag_terms(tags: bytes) -> list[str]:
-    """The terms of the tags of a run as they are stored: plain, or marked by the codec of the database."""
+    """Return the terms under which a run's tags are stored: plain, or as the codec marks them."""
     if tags in (b"{}", b""):
         return []
     try:
         members = msgspec.json.decode(tags, type=dict[str, str | list[str]])
     except msgspec.DecodeError:
-        return []  # not tags: nothing is found by them
+        return []  # not tags, so nothing is found by them
     return [
         tag_term(name, value) if isinstance(value, str) else mark_term(value[0])
         for name, value in members.items()
@@ -260,18 +260,18 @@ def word_terms(words: Iterable[str]) -> list[str]:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The distinct words of a text, in lower case; a word has letters, digits and underscores."""
+    """Return the distinct words of a text in lower case. Words have letters, digits and underscores."""
     words = dict.fromkeys(word[:_WORD_MAX] for word in _WORD.findall(text.casefold()))
     return tuple(words)[:WORDS_MAX]
 
 
 def error_words(problem: Problem | None) -> tuple[str, ...]:
-    """What a failed run is found by: the words of the code, the type and the message of its error."""
+    """Return the words by which a failed run is found: those of its error's code, type and message."""
     return () if problem is None else words_of(f"{problem.code} {problem.type} {problem.message}")
 
 
 def words_of_error(error: bytes | None) -> tuple[str, ...]:
-    """The same of an error as it is stored; none if it is not readable."""
+    """Return the words of an error as it is stored; none if it is not readable."""
     try:
         return error_words(msgspec.json.decode(error, type=Problem)) if error else ()
     except msgspec.DecodeError:
@@ -279,7 +279,7 @@ def words_of_error(error: bytes | None) -> tuple[str, ...]:
 
 
 def terms_of(filter: RunFilter) -> list[str]:
-    """What all found runs must have; the first one has the fewest runs, most likely."""
+    """Return the terms that a run must have; the first one has the fewest runs, most likely."""
     words = sorted(filter.words, key=len, reverse=True)
     tags = [tag_term(name, value) for name, value in filter.tags]
     return [*word_terms(words), *[mark_term(mark) for mark in filter.marks], *tags]
@@ -289,7 +289,7 @@ def terms_of(filter: RunFilter) -> list[str]:
 
 
 def key_end(prefix: str) -> str:
-    """The first text after all that begin with this prefix."""
+    """Return the first text after all texts with this prefix."""
     for place in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[place]) + 1
         if code in _SURROGATES:
@@ -314,19 +314,19 @@ def bounds_of(filter: RunFilter) -> Bounds:
 
 
 def place_of(row: RunRow, filter: RunFilter) -> str:
-    """Where the list continues after this run."""
+    """Return where the list continues after this run."""
     return row.key if filter.prefix else f"{row.created_at!r}/{row.id}"
 
 
 def in_order(rows: Iterable[RunRow], filter: RunFilter) -> list[RunRow]:
-    """Newest first; by key if they are found by it, the last one first."""
+    """Sort newest first, or by key with the last one first if runs are found by key."""
     if filter.prefix:
         return sorted(rows, key=lambda row: row.key, reverse=True)
     return sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
 
 
 def fits(row: RunRow, queue: str, terms: Sequence[str], filter: RunFilter) -> bool:
-    """Whether the list has this run, which is in that queue and has these terms."""
+    """Return whether the list includes this run, which is in that queue and has these terms."""
     bounds = bounds_of(filter)
     return (
         row.workspace == filter.workspace
@@ -346,5 +346,5 @@ def fits(row: RunRow, queue: str, terms: Sequence[str], filter: RunFilter) -> bo
 
 
 def key_limit(filter: RunFilter) -> str:
-    """The keys of this page come before this one."""
+    """Return the key before which the keys of this page come."""
     return filter.before or key_end(filter.prefix)

@@ -1,4 +1,4 @@
-"""Secrets as they are stored: sealed values with a name, and where they may be sent."""
+"""Secrets as they are stored: sealed values with a name, and the hosts that may receive them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
 
 
 class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the secrets. `body` is the value, sealed with a key of its own; `wrapped` is that key, sealed
-    with the key named `key`."""
+    """A stored secret. `body` is the value, sealed with its own key; `key` seals that key as `wrapped`."""
 
     name: str
-    version: int  # counts the values that this name has had
+    version: int  # how many values this name has had
     key: str
     wrapped: bytes
     body: bytes
@@ -43,7 +42,7 @@ class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """What its value is bound to: a sealed value cannot be put under another name."""
+        """What the value is bound to, so that it cannot be stored under another name."""
         return msgspec.json.encode((self.workspace, self.name, self.version)).decode()
 
 
@@ -58,7 +57,7 @@ def checked_secret_name(name: object) -> str:
 
 
 def checked_value(value: object) -> str:
-    """Return the value; never say it in an error."""
+    """Return the value. An error never contains it."""
     if not isinstance(value, str) or "\0" in value:
         raise InvalidInput("the value of a secret must be text without NUL", field="value")
     if len(value) < VALUE_MIN:
@@ -77,7 +76,7 @@ def checked_value(value: object) -> str:
 
 
 def checked_use(use: object, header: object) -> tuple[str, str]:
-    """Return how an HTTP request carries the value: the scheme, and the name of the header."""
+    """Return how an HTTP request carries the value: the scheme and the name of the header."""
     if use not in USES:
         raise InvalidInput(
             f"{excerpt(use)} is not a way to use a secret",
@@ -96,7 +95,7 @@ def checked_use(use: object, header: object) -> tuple[str, str]:
 
 
 def checked_hosts(hosts: Iterable[object]) -> tuple[str, ...]:
-    """Return the hosts in lower case, each once; InvalidInput names one that cannot be a host."""
+    """Return the hosts in lower case, each once. InvalidInput names the wrong one."""
     if isinstance(hosts, str):
         raise InvalidInput(
             f"hosts is {excerpt(hosts)}", hint='pass a list: ["api.example.com"]', field="hosts"
@@ -117,7 +116,7 @@ def checked_hosts(hosts: Iterable[object]) -> tuple[str, ...]:
 
 
 def may_be_sent_to(secret: StoredSecret, scheme: str, host: str, port: int) -> bool:
-    """Whether one of its hosts covers this address. Plain HTTP and other ports must be named."""
+    """Return whether one of the hosts covers this address. Plain HTTP and other ports must be named."""
     return any(_covers(pattern, scheme, host.lower(), port) for pattern in secret.hosts)
 
 

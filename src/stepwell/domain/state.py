@@ -48,10 +48,10 @@ class OpenWait:
     assignees: list[str] = field(default_factory=list)
     choices: list[OpenChoice] = field(default_factory=list)  # for a trigger: the possible transitions
     trigger: str = ""  # for a child: the transition that its result triggers
-    required: int = 1  # for an approval: the number of people who must approve
-    approved_by: list[str] = field(default_factory=list)  # who has, so far
-    bar_starter: bool = False  # the person who started the run may not decide it
-    reminded_at: float | None = None  # the last time
+    required: int = 1  # for approvals: how many people must approve
+    approved_by: list[str] = field(default_factory=list)  # who has approved so far
+    bar_starter: bool = False  # for approvals: bars the person who started the run
+    reminded_at: float | None = None  # time of the last reminder
 
     @property
     def names(self) -> list[str]:
@@ -93,7 +93,7 @@ class CompensationState:
 
 @dataclass(frozen=True, slots=True)
 class HeldState:
-    """Since when a run is held, who asked for it and why."""
+    """Since when a run is held, who held it and why."""
 
     at: float
     by: str = ""
@@ -113,15 +113,15 @@ class RunState:
     waits: dict[str, OpenWait] = field(default_factory=dict)
     approvals: dict[str, list[str]] = field(
         default_factory=dict
-    )  # by path: who approved, until it is answered
+    )  # by path: who has approved a question that is still open
     refused: dict[str, str] = field(default_factory=dict)  # by name: why the last message answered no wait
     unconsumed: list[str] = field(default_factory=list)
     progress: ev.Progress | None = None
     compensation: CompensationState | None = None
     outputs: dict[str, Raw] = field(default_factory=dict)  # results of steps and children, by path
     input: Any = None
-    variables: dict[str, Any] = field(default_factory=dict)  # of a graph
-    nodes: dict[str, Any] = field(default_factory=dict)  # of a graph: outputs by the place of their node
+    variables: dict[str, Any] = field(default_factory=dict)  # variables of a graph
+    nodes: dict[str, Any] = field(default_factory=dict)  # outputs of a graph by the place of their node
     checkpoint: Checkpoint | None = None  # of a machine
     has_error: bool = False  # it failed, or a transition has failed since
     failing: str = ""  # that transition
@@ -131,9 +131,9 @@ class RunState:
     started_by: str = ""
     cancelled_by: str = ""
     forced: bool = False  # ended by force, without cleanup
-    held: HeldState | None = None  # as its log says; it may be held before its owner has written that
-    retried_by: str = ""  # the last time
-    usage: Usage = NOTHING_USED  # by its steps, in all generations
+    held: HeldState | None = None  # by its log; the run may be held before its owner writes that
+    retried_by: str = ""  # who retried it last
+    usage: Usage = NOTHING_USED  # what its steps used, in all generations
     steps_done: int = 0  # steps, transitions and nodes that reached their end, in all generations
     active_seconds: float = 0.0  # until the last event, without the time that it was suspended
     suspended_at: float | None = None  # when it last began to wait
@@ -154,7 +154,7 @@ class RunOverview:
     active: float  # without the time that it was suspended
     steps: int  # steps of a function, transitions of a machine, nodes of a graph
     suspended_at: float | None
-    done: float | None = None  # of `total`, as last reported by its loop or its code
+    done: float | None = None  # progress, as last reported by its loop or its code
     total: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0

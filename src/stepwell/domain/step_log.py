@@ -1,6 +1,6 @@
 """The log of a step: what the code of an attempt logged and printed, line by line.
 
-It stands beside the log of the run: lines are for people, and no decision reads them.
+It is kept beside the log of the run. Lines are for people; no decision reads them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import msgspec
 from stepwell.domain.ids import RunId
 
 LINE_CHARACTERS_MAX = 16_000
-LINES_PAGE = 1_000  # lines of one read
+LINES_PAGE = 1_000  # lines in one read
 
 Stream: TypeAlias = Literal["log", "stdout", "stderr"]
 Capture: TypeAlias = Literal["all", "logging", "off"]  # what workers keep of a step's output
 
 
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a line says. `level` and `logger` are those of `logging`; printed lines have none."""
+    """A line. `level` and `logger` are those of `logging`; printed lines have neither."""
 
     text: str
     stream: Stream = "log"
@@ -39,7 +39,7 @@ class NewLogLine(NamedTuple):
 
 
 class LogLineRow(NamedTuple):
-    """A line as a store keeps it; `n` counts the lines of its run in the order of writing."""
+    """A line as a store keeps it. `n` counts the lines of its run in the order of writing."""
 
     n: int
     path: str
@@ -50,7 +50,7 @@ class LogLineRow(NamedTuple):
 
 
 def line_of(text: str, stream: Stream, *, level: str = "", logger: str = "") -> bytes:
-    """The payload of a line. One that is too long is cut, and what JSON cannot hold is escaped."""
+    """Encode a line. A line that is too long is cut, and what JSON cannot hold is escaped."""
     if len(text) > LINE_CHARACTERS_MAX:
         text = f"{text[:LINE_CHARACTERS_MAX]} ... ({len(text) - LINE_CHARACTERS_MAX:,} more characters)"
     return msgspec.json.encode(LogLine(_storable(text), stream, level, _storable(logger)))

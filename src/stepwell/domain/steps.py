@@ -37,16 +37,16 @@ class StepSpec:
     wants_context: bool = False  # its first parameter is a StepContext
     returns: Codec = PLAIN
     compensate: StepSpec | None = None  # undoes it when the run ends badly
-    secrets: tuple[str, ...] = ()  # names of those that it gets
-    provided: bool = False  # its function is the worker's step of that name: a built-in node
+    secrets: tuple[str, ...] = ()  # names of the secrets that it gets
+    provided: bool = False  # a built-in node: the worker has the function under this name
     polls: bool = False  # it may return NotYet
 
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """What a provided step returns instead of a result: it is to be called again in that many seconds.
+    """Returned by a provided step instead of a result: call it again in this many seconds.
 
-    Nothing is recorded of it. The next owner of the run begins with a call of its own.
+    Nothing is recorded. The next owner of the run begins with a call of its own.
     """
 
     seconds: float
@@ -54,14 +54,15 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True)
 class InCommit:
-    """What a provided step returns instead of a result: a body for the transaction of its event.
+    """Returned by a provided step instead of a result: a body for the transaction of its event.
 
-    The store calls it there; what it returns is the result. So its writes happen once, or not at all.
+    The store calls the body there, and its result is the result of the step. So its writes happen once, or
+    not at all.
     """
 
     body: Callable[[Any], Any]
-    result: Callable[[Any], Any] = lambda result: result  # of the step, from what the body returns
-    error: Callable[[Exception], Exception] = lambda error: error  # of the step, from what it raises
+    result: Callable[[Any], Any] = lambda result: result  # from the body's result to the step's
+    error: Callable[[Exception], Exception] = lambda error: error  # from the body's error to the step's
 
 
 class Arguments(msgspec.Struct, frozen=True):

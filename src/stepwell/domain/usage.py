@@ -1,4 +1,4 @@
-"""Usage: the tokens that steps used and what they cost, and how far a run has come, as its row shows them."""
+"""Usage: the tokens and cost of steps, and the progress of a run, as its row shows them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from stepwell.domain.whole_numbers import whole_number
 from stepwell.errors import InvalidInput, excerpt
 
-TOKENS_MAX = 10**12  # of one step; sums stay far below what a database can hold
+TOKENS_MAX = 10**12  # for one step; sums stay far below what a database can hold
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an attempt of a step used, or all of them."""
+    """What an attempt of a step used, or the sum over all of them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -47,14 +47,14 @@ def checked_usage(input_tokens: object, output_tokens: object, cost: object) -> 
 
 
 class Mark(NamedTuple):
-    """How far a run is: `done` of `total`, which may not be known."""
+    """How far a run is: `done` of `total`, which may be unknown."""
 
     done: float
     total: float | None
 
 
 class Figures(NamedTuple):
-    """What a commit adds to the row of its run; `shows`: with a new mark."""
+    """What a commit adds to the row of its run; `shows` if there is a new mark."""
 
     run_id: str
     shows: bool
@@ -66,7 +66,7 @@ class Figures(NamedTuple):
 
 
 def figures_of(run_id: str, used: Sequence[Usage], marks: Sequence[Mark]) -> Figures:
-    """The sum of what was used, and the last mark."""
+    """Return the sum of what was used, and the last mark."""
     total = NOTHING_USED
     for usage in used:
         total = total.plus(usage)

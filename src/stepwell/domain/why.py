@@ -87,7 +87,7 @@ def _with_error(path: str, state: RunState) -> str:
 
 
 def held_by_scope(hold: ScopeHold) -> Reason:
-    """Its workflow, queue or workspace is held."""
+    """Explain that its workflow, queue or workspace is held."""
     what = f"{hold.kind} {(hold.name or hold.workspace)!r}"
     reason = read_reason(hold)
     text = f"{hold.by or 'somebody'} held {what} at {_clock(hold.at)}{f': {reason}' if reason else ''}"

@@ -1,4 +1,4 @@
-"""Replay check: replay a run's log on some code, without a store and without effects. Does it still fit?"""
+"""Dry replay: replays a run's log on given code, without a store or effects, to see whether it still fits."""
 
 from __future__ import annotations
 

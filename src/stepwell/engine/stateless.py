@@ -310,7 +310,7 @@ class _Pass:
 
 
 def _says_something(commit: Commit) -> bool:
-    """Whether it has events other than the one that comes with every pause."""
+    """Return whether it has events other than the one that every pause records."""
     return any(event.kind != ev.KIND[ev.Suspended] for event in commit.events)
 
 

@@ -1,1 +1,1 @@
-"""Handlers: what the built-in nodes that reach the outside do, in a worker."""
+"""Handlers: the functions of built-in nodes that call other systems, as workers run them."""

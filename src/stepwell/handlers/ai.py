@@ -1,4 +1,4 @@
-"""What `ai` nodes and `ask_model` do in a worker: one request to a model, its text shown as it comes."""
+"""The step of `ai` nodes and `ask_model`: one request to a model, with its text as live events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stepwell.providers.provider import Provider, Providers
 from stepwell.secrets.opener import OpenedSecret
 
 TOPIC = "ai"
-_EVERY = 0.5  # seconds between two live events of one request
+_EVERY = 0.5  # seconds between live events of one request
 _LONGEST_WAIT = 3600.0  # seconds that a provider may ask for
 
 
@@ -35,9 +35,9 @@ class ProviderBusy(NodeError, RetryAfter):
 
 
 class LiveText:
-    """The text of a reply as events of its run: the first after half a second, then two a second at most.
+    """The text of a reply as events of its run: the first after half a second, then at most two a second.
 
-    Only whole words are shown, so that the redaction of secrets sees them whole.
+    Only whole words are sent, so that the redaction of secrets sees them whole.
     """
 
     def __init__(self, step: StepContext, clock: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class LiveText:
 
 
 class ModelStep:
-    """The step that asks a model once."""
+    """The step that sends one request to a model."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ModelStep:
         self._clock = clock
 
     async def ask(self, step: StepContext, config: dict[str, Any]) -> Any:
-        """Ask, and return the reply as JSON."""
+        """Send the request, and return the reply as JSON."""
         request = msgspec.convert(config, ModelRequest)
         try:
             provider = self._providers().named(request.provider)
@@ -94,14 +94,14 @@ class ModelStep:
             raise NodeConfigError(error.message, code=error.code, hint=error.hint) from None
         except ModelError as error:
             used = error.input_tokens, error.output_tokens
-            if any(used):  # a refused or broken answer is paid for too
+            if any(used):  # a refused or broken answer costs tokens too
                 _count(step, *used, provider.cost(model, *used))
             raise _failed(error) from None
         _count(step, reply.input_tokens, reply.output_tokens, reply.cost)
         return msgspec.to_builtins(reply)
 
     async def _credential(self, step: StepContext, provider: Provider) -> OutboundCredential | None:
-        """The header that this provider's protocol expects, for the hosts that the secret is meant for."""
+        """Return the header that this provider's protocol expects, for the hosts of the secret."""
         if not provider.credential:
             return None
         opened = await self._secret(step.run_id, provider.credential)

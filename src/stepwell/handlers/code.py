@@ -1,4 +1,4 @@
-"""What `javascript` and `python` nodes do: run their code in a sandbox, and log what it prints."""
+"""The step of `javascript` and `python` nodes: runs their code in a sandbox and logs what it prints."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from stepwell.sandbox.probe import PROBE, SandboxProbe
 
 _CONFIG = ("CODE_SYNTAX", "CODE_NO_NETWORK", "SANDBOX_UNAVAILABLE")
 _LANGUAGES: dict[str, Language] = {JAVASCRIPT_STEP: "javascript", PYTHON_STEP: "python"}
-_ALONE_SECONDS = 5.0  # how long the answer counts that there is no other workspace
+_ALONE_SECONDS = 5.0  # seconds for which "no other workspace" is believed
 _log = logging.getLogger("stepwell.code")
 
 
 class Sandboxes:
-    """The sandboxes of an engine, each started when its first code comes.
+    """The sandboxes of an engine, each started with its first code.
 
-    `other_workspace` names another workspace of the database, or is ''. With several of them code runs only
-    where a probe has shown that it reaches nothing: the sandbox of one must not be a way into another.
+    `other_workspace` returns the name of another workspace of the database, or ''. If there are several
+    workspaces, code runs only where a probe has shown that it can reach nothing: the sandbox of one
+    workspace must not be a way into another.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class Sandboxes:
         self._probing: asyncio.Task[None] | None = None
 
     async def of(self, language: Language) -> CodeSandbox:
-        """Return the sandbox of a language; CodeError if its code must not run here."""
+        """Return the sandbox of a language. CodeError if its code must not run here."""
         await self._check()
         if language not in self._started:
             self._started[language] = CodeSandbox(language)
         return self._started[language]
 
     def begin_probe(self) -> None:
-        """Probe now if code of several workspaces may come; code that comes before its end waits for it."""
+        """Probe now if code of several workspaces may come. Code that comes earlier waits for the result."""
         if self._probing is None:
             self._probing = asyncio.get_running_loop().create_task(self._prepare())
 
@@ -86,7 +87,7 @@ class Sandboxes:
         probing, self._probing = self._probing, None
         if probing is not None:
             probing.cancel()
-            await asyncio.wait({probing})  # the first code tries again what went wrong
+            await asyncio.wait({probing})  # the first code tries again
         started, self._started = self._started, {}
         for sandbox in started.values():
             await sandbox.close()
@@ -120,6 +121,6 @@ def _code_step(name: str, language: Language, sandboxes: Sandboxes) -> StepSpec:
 
 
 def _write(lines: Iterable[str]) -> None:
-    """Write what code printed to the log of its step."""
+    """Write what the code printed to the log of its step."""
     for line in lines:
         _log.info("%s", printable(line))

@@ -1,4 +1,4 @@
-"""What an `http` node does: a call by the engine's client, its answer as JSON, its status as an outcome."""
+"""The step of `http` nodes: a call by the engine's client, its answer as JSON, its status as an outcome."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from stepwell.outbound.request import OutboundRequest, OutboundResponse
 from stepwell.secrets.opener import OpenedSecret
 
 if TYPE_CHECKING:
-    from stepwell.outbound.client import OutboundClient  # with all that TLS and HTTP need: at the first call
+    from stepwell.outbound.client import OutboundClient  # loads TLS and HTTP libraries: at the first call
 
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json\Z")
 _TEXT = re.compile(r"text/|application/(?:xml|javascript|x-www-form-urlencoded|[\w.-]+\+xml)\Z")
 
 
 class StatusError(NodeError):
-    """The service answered with a status that does not count as success."""
+    """The service answered with a status that is not a success."""
 
 
 class BusyError(StatusError, RetryAfter):
-    """The same, and the service said when to try again."""
+    """A StatusError whose service said when to try again."""
 
     def __init__(self, seconds: float, code: str, message: str, **context: Any) -> None:
         StatusError.__init__(self, code, message, **context)
@@ -47,7 +47,7 @@ def http_step(
     secret: Callable[[str, str], Awaitable[OpenedSecret]],
     now: Callable[[], float] = time.time,
 ) -> StepSpec:
-    """Return the step that makes the calls of `http` nodes with this client, and secrets of a run by name."""
+    """Return the step that makes the calls of `http` nodes with this client and a run's secrets."""
 
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
         request = _request(step, config)
@@ -81,7 +81,7 @@ def _request(step: StepContext, config: dict[str, Any]) -> OutboundRequest:
             kind = "text/plain; charset=utf-8" if isinstance(body, str) else "application/json"
             headers["content-type"] = kind
     if config["method"] not in ("GET", "HEAD") and "idempotency-key" not in names:
-        headers["idempotency-key"] = step.key  # the same for every attempt
+        headers["idempotency-key"] = step.key  # the same on every attempt
     return OutboundRequest(
         method=config["method"],
         url=config["url"],
@@ -113,7 +113,7 @@ def _check_status(answer: OutboundResponse, config: dict[str, Any], now: float) 
 
 
 def _decoded(answer: OutboundResponse) -> dict[str, Any]:
-    """Return the body as JSON or text; as base64 if it is neither."""
+    """Return the body as JSON or text, or as base64 if it is neither."""
     kind, _, parameters = answer.headers.get("content-type", "").partition(";")
     kind, body = kind.strip().lower(), answer.body
     if not body:

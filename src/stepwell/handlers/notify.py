@@ -1,4 +1,4 @@
-"""What the step `notify` of functions and machines does: one attempt to send through a named channel."""
+"""The step `notify` of functions and machines: one attempt to send through a named channel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stepwell.errors import RetryAfter, StepError
 if TYPE_CHECKING:
     from stepwell.channels.channels import Channels
 
-AFTER_MAX = 300.0  # seconds that a receiver may let us wait
+AFTER_MAX = 300.0  # longest delay, in seconds, that a receiver may ask for
 
 
 class NotSent(StepError):
-    """A notification of a step was not sent."""
+    """A notification of a step could not be sent."""
 
     def __init__(self, error: NotifyError) -> None:
         super().__init__(error.message, hint=error.hint)
@@ -29,7 +29,7 @@ class NotSent(StepError):
 
 
 class NotSentYet(NotSent, RetryAfter):
-    """The same, and the receiver said when to try again."""
+    """A NotSent whose receiver said when to try again."""
 
     def __init__(self, error: NotifyError, seconds: float) -> None:
         NotSent.__init__(self, error)

@@ -1,4 +1,4 @@
-"""What a `notify` node does: one attempt to send through the channel that it names."""
+"""The step of `notify` nodes: one attempt to send through the channel that the node names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NodeNotSentYet(NodeError, RetryAfter):
-    """A notification of a node was not sent, and the receiver said when to try again."""
+    """A notification of a node could not be sent, and the receiver said when to try again."""
 
     def __init__(self, error: NotifyError, seconds: float) -> None:
         NodeError.__init__(self, error.code, error.message, hint=error.hint)

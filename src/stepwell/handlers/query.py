@@ -1,4 +1,4 @@
-"""What a `query` node does: its statement on the connection that it names."""
+"""The step of `query` nodes: runs their statement on the connection that the node names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONFIG = (
 
 
 def query_step(connections: Callable[[], Connections]) -> StepSpec:
-    """Return the step that asks the databases of these connections."""
+    """Return the step that queries the databases of these connections."""
 
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What `records` nodes and the steps of records do: read, or change in the transaction of their event."""
+"""The steps of records: they read, or change records in the transaction of their event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stepwell.store.record_store import RecordStore
 
 
 class RecordHandlers:
-    """The functions of the steps: a change is returned, for the engine to make with the step's event."""
+    """The functions of the steps. They return a change, which the engine writes with the step's event."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class RecordHandlers:
 
 
 def record_steps(handlers: RecordHandlers) -> list[StepSpec]:
-    """Return the steps of records, and that of the node."""
+    """Return the steps of records, and the step of the `records` node."""
     functions: dict[str, Callable[..., Awaitable[Any]]] = {
         "create_record": handlers.create,
         "get_record": handlers.get,
@@ -107,7 +107,7 @@ def record_steps(handlers: RecordHandlers) -> list[StepSpec]:
 
 
 def _of_node(error: Exception) -> Exception:
-    """A mistake or a conflict is not tried again: it would be the same."""
+    """Mark a mistake or a conflict of a node as permanent: another attempt would fail the same way."""
     if isinstance(error, InvalidRequest | Conflict):
         return NodeConfigError(error.message, code=error.code, hint=error.hint)
     return error

@@ -1,4 +1,4 @@
-"""What a `wait` node does that looks at something: it reads, and asks whether its condition holds."""
+"""The step of `wait` nodes that poll: it reads once, and evaluates the condition."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stepwell.domain.program import StepContext
 from stepwell.domain.steps import NotYet, StepSpec
 from stepwell.errors import RetryAfter
 
-_DELAY_MAX = 3600.0  # seconds that a service may ask for
+_DELAY_MAX = 3600.0  # longest delay, in seconds, that a service may ask for
 _log = logging.getLogger("stepwell.wait")
 Look = Callable[[StepContext, dict[str, Any]], Awaitable[Any]]
 
 
 def wait_step(looks: Mapping[str, Look], now: Callable[[], float] = time.time) -> StepSpec:
-    """Return the step that looks once; `looks` are what nodes do that read, by their type."""
+    """Return the step that looks once. `looks` are the functions of the nodes that read, by type."""
 
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
         seconds: float = config["seconds"]
@@ -29,7 +29,7 @@ def wait_step(looks: Mapping[str, Look], now: Callable[[], float] = time.time) -
         except NodeError as error:
             if error.permanent:
                 raise
-            # What is broken for a moment has no answer yet; the timeout of the node ends the wait.
+            # A passing failure means that there is no answer yet; the node's timeout ends the wait.
             _log.warning("nothing is known yet: %s: %s", error.code, error.message)
             if isinstance(error, RetryAfter):
                 seconds = max(seconds, min(error.seconds, _DELAY_MAX))

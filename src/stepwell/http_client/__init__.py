@@ -1,1 +1,1 @@
-"""The client over HTTP: the verbs of the client for the address of a server."""
+"""The client over HTTP: the verbs of the client, for a server instead of a database."""

@@ -57,21 +57,21 @@ R = TypeVar("R")
 RETRY_SECONDS = 30.0
 KEY_VARIABLE = "STEPWELL_API_KEY"
 _PAGE_MAX = 1000
-_BATCH_MAX = 500  # runs in one request
+_BATCH_MAX = 500  # runs started in one request
 _BATCH_BYTES = 1024 * 1024
 
 
 def connect(address: str, *, key: str = "", retry_seconds: float = RETRY_SECONDS) -> HttpClient:
     """Return a client of a server: `async with stepwell.connect("https://...", key=...) as client:`.
 
-    `key` is an API key or a launch token; without one it is taken from STEPWELL_API_KEY, or from a launch
-    address. While the server is away, calls are repeated for `retry_seconds`.
+    `key` is an API key or a launch token; without it, STEPWELL_API_KEY or the key in a launch address is
+    used. While the server is away, calls are repeated for `retry_seconds`.
     """
     return HttpClient(address, key=key, retry_seconds=retry_seconds)
 
 
 class HttpClient(Client):
-    """A Client whose runs are behind a server. The server knows the caller and the workspace by the key."""
+    """A Client whose runs are behind a server. The key determines the caller and the workspace."""
 
     def __init__(self, address: str, *, key: str = "", retry_seconds: float = RETRY_SECONDS) -> None:
         if not str(key).isascii() or not str(key).isprintable():
@@ -87,7 +87,7 @@ class HttpClient(Client):
         self.derived_runs = HttpDerivedRuns(self, self.connection, self._handle)
 
     async def open(self) -> None:
-        """Connect, and learn which workspace the key opens."""
+        """Connect, and ask which workspace the key opens."""
         self.connection.open()
         try:
             answer = await self.connection.call("GET", "/me", patient=False)
@@ -151,7 +151,7 @@ class HttpClient(Client):
     def _start_body(
         self, workflow: Any, options: dict[str, Any]
     ) -> tuple[dict[str, Any], Callable[[bytes], Any]]:
-        """Return what the server needs to know besides the input, and how results are read."""
+        """Return what the server needs besides the input, and how results are read."""
         version = checked_text(options.pop("version", ""), "version")
         if options.get("trigger", "") not in ("", "api", MANUAL):
             raise InvalidInput(
@@ -263,7 +263,7 @@ class HttpClient(Client):
     async def start_graph(
         self, graph: Mapping[str, Any], input: Any = None, *, test: bool = False, key: str = "", by: str = ""
     ) -> RunHandle[Any]:
-        """Start a test run of a graph that is not saved. Other runs of it need a published version."""
+        """Start a test run of an unsaved graph. Other runs need a published version."""
         if not test:
             raise InvalidRequest(
                 "a server starts unsaved graphs as test runs only",
@@ -322,7 +322,7 @@ class HttpClient(Client):
 
 
 class _NoStore:
-    """Stands where other clients have a store."""
+    """Takes the place of the store that other clients have."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise InvalidRequest(
@@ -332,7 +332,7 @@ class _NoStore:
 
 
 def _needs(fields: Fields) -> tuple[str, ...]:
-    """Return what a worker has, as it is stored: workflows and remote steps."""
+    """Return a worker's workflows and remote steps, in the form in which a store has them."""
     workflows, steps = (msgspec.json.decode(fields[name], type=list[str]) for name in ("workflows", "steps"))
     return (*workflows, *(f"step:{name}" for name in steps))
 
@@ -342,7 +342,7 @@ def _encoded(workflow: Any, input: Any) -> bytes:
 
 
 def _numbered(at: int, count: int, workflow: Any, input: Any) -> bytes:
-    """Encode one of many inputs; the error names it."""
+    """Encode one of many inputs. An error names which one."""
     try:
         return _encoded(workflow, input)
     except InvalidRequest as error:
@@ -351,7 +351,7 @@ def _numbered(at: int, count: int, workflow: Any, input: Any) -> bytes:
 
 
 def _batches(encoded: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Return the first and last index of each request, so that none is too large."""
+    """Yield the first and last index of each request, so that no request is too large."""
     batches: list[tuple[int, int]] = []
     first = size = 0
     for at, data in enumerate(encoded):

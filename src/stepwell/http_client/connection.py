@@ -33,19 +33,19 @@ HINT = 'give the address of a server: "https://flows.example", "http://localhost
 API = "/api/v1"
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 60.0
-_SILENT_SECONDS = 45.0  # a stream has a sign of life every 15 s
+_SILENT_SECONDS = 45.0  # the server sends a sign of life every 15 s
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 2.0  # seconds
-_KEPT = 20  # idle connections
+_KEPT = 20  # number of idle connections
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Answer(NamedTuple):
     content: bytes
-    repeated: bool  # an earlier request whose answer was lost may have done the work
+    repeated: bool  # an earlier request whose answer was lost may have succeeded
 
 
 class ServerAddress(NamedTuple):
-    """Where a server is: its root without a slash at the end, and the key that the address may carry."""
+    """Where a server is: its root without a slash at the end, and the key that the address may contain."""
 
     root: str
     host: str
@@ -53,7 +53,7 @@ class ServerAddress(NamedTuple):
 
 
 def address_of(text: str) -> ServerAddress:
-    """Return the parts of a server's address. A launch address has the key: `http://localhost:8710/?t=...`."""
+    """Parse the address of a server. A launch address contains the key: `http://localhost:8710/?t=...`."""
     parts = urlsplit(str(text).strip())
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise SettingsInvalid(f"{excerpt(text)} is not the address of a server", hint=HINT)
@@ -89,7 +89,7 @@ class Connection:
             await client.aclose()
 
     def check_open(self) -> httpx2.AsyncClient:
-        """Return the open client; InvalidRequest if there is none on this loop."""
+        """Return the open client. InvalidRequest if it is not open on this loop."""
         refuse_in_workflow_code()
         if self._client is None or self._loop is not asyncio.get_running_loop():
             raise InvalidRequest(
@@ -109,7 +109,7 @@ class Connection:
         key: str = "",
         settled: type[StepwellError] | None = None,
     ) -> Answer:
-        """Send a JSON body; `key` is the Idempotency-Key under which the server does it once."""
+        """Send a JSON body. With `key` as Idempotency-Key, the server does it once."""
         return await self.call("POST", path, body=body, key=key, settled=settled)
 
     async def call(
@@ -126,10 +126,10 @@ class Connection:
         patient: bool = True,
         settled: type[StepwellError] | None = None,
     ) -> Answer:
-        """Return the answer; the error of the verb if the server refuses.
+        """Return the answer, or raise the error of the verb if the server refuses.
 
-        `patient`: wait for a server that is away. `settled`: the refusal of a repeat which says that an
-        earlier request was successful. `match`: hash of what is to be changed, for If-Match.
+        `patient`: wait for a server that is away. `settled`: the refusal of a repeated request that proves
+        that an earlier one succeeded. `match`: the hash of what is to be changed, for If-Match.
         """
         client = self.check_open()
         request = client.build_request(
@@ -163,7 +163,7 @@ class Connection:
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
-        """Open a live stream; the errors of the transport are left to the reader, who resumes."""
+        """Open a live stream. Errors of the transport go to the reader, which resumes."""
         client = self.check_open()
         timeout = httpx2.Timeout(_SILENT_SECONDS, connect=_CONNECT_SECONDS, pool=None)
         async with client.stream("GET", path, headers=headers, timeout=timeout) as response:
@@ -191,7 +191,7 @@ class Connection:
 
 
 class Pauses:
-    """Growing pauses between attempts, until the time since the first failure is over."""
+    """Growing pauses between attempts, until enough time has passed since the first failure."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -199,20 +199,20 @@ class Pauses:
         self._pause = _PAUSE_MIN
 
     def begin_again(self) -> None:
-        """Forget the failures: an attempt was successful."""
+        """Forget the failures, because an attempt succeeded."""
         self._until, self._pause = None, _PAUSE_MIN
 
     def count_anew(self) -> None:
-        """Count the time from the next failure, but pause as long: the server was there for a while."""
+        """Count the time from the next failure but keep the length of pauses: the server briefly answered."""
         self._until = None
 
     async def next(self, failure: StepwellError) -> None:
-        """Wait before the next attempt; raise the failure of the last one when the time is over."""
+        """Wait before the next attempt, or raise the last failure when the time is over."""
         now = asyncio.get_running_loop().time()
         self._until = now + self._limit if self._until is None else self._until
         if now + self._pause > self._until:
             raise failure from None
-        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # clients must not come back all at once
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # clients must not all return at once
         self._pause = min(self._pause * 2, _PAUSE_MAX)
 
 

@@ -1,4 +1,4 @@
-"""The database behind a server, as operators see it: what it holds, and whether it is sound."""
+"""The database behind a server, as operators see it: what it contains, and whether it is sound."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SECONDS = 600.0  # a check reads every log
 
 
 async def info(client: HttpClient) -> DatabaseInfo:
-    """The version of its tables, its size, and how many rows it has."""
+    """Return the version of its tables, its size, and how many rows it has."""
     return row_of(DatabaseInfo, fields_of(await client.connection.get("/database")))
 
 
 async def check(client: HttpClient) -> Sequence[StoreFault]:
-    """What is damaged: pages of a file, gaps in logs, tickets that do not fit their runs."""
+    """Return the damage: broken pages, gaps in logs, tickets that do not match their runs."""
     rows = listed(await client.connection.get("/database/faults", read=_SECONDS), "faults")
     return [row_of(StoreFault, fields) for fields in rows]

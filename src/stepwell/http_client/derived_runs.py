@@ -1,4 +1,4 @@
-"""HttpDerivedRuns: new runs made from old ones by a server, and runs as files."""
+"""HttpDerivedRuns: runs that a server makes from others, and runs as files."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class HttpDerivedRuns(DerivedRuns):
 
     async def restore(self, file: bytes | str, *, by: str) -> RunHandle[Any]:
         params = {"by": checked_text(by, "by")}
-        top = run_file.read(file)[0]  # refuses a file that is none
+        top = run_file.read(file)[0]  # raises if it is not a run file
         data = file.encode() if isinstance(file, str) else bytes(file)
         await self._connection.call(
             "POST", "/runs/import", params=params, body=data, read=_FILE_SECONDS, settled=RunExists

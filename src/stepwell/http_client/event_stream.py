@@ -1,6 +1,6 @@
-"""Event stream: the log of a run as it is written, without gap or repeat, over lost connections.
+"""Event stream: follows the log of a run without gap or repeat, across lost connections.
 
-The id of a server-sent event is its seq. After a lost connection the reader says the last one that it has,
+The id of a server-sent event is its seq. After a lost connection the reader sends the last seq that it has,
 and the server continues there, even if it is another server by now.
 """
 
@@ -19,11 +19,11 @@ _NOTHING_MORE = 204
 
 
 async def follow(connection: Connection, run_id: str, after: int) -> AsyncGenerator[EventAnswer, None]:
-    """Give every event after that seq, until the run ends."""
+    """Yield every event after that seq, until the run ends."""
     path, pauses = f"/runs/{run_id}/stream", connection.pauses()
     while True:
         failure: StepwellError = ServerUnavailable(f"the stream of run {run_id} ended early")
-        heard = False  # a server was there, and had no trouble
+        heard = False  # the server was there and answered
         try:
             async with connection.stream(path, {"Last-Event-ID": str(after)}) as response:
                 heard = True
@@ -39,7 +39,7 @@ async def follow(connection: Connection, run_id: str, after: int) -> AsyncGenera
                         continue
                     event = msgspec.json.decode(message.data, type=EventAnswer)
                     if event.seq != after + 1:
-                        break  # ask for the one that is missing
+                        break  # a gap: ask for the missing event
                     after = event.seq
                     pauses.begin_again()
                     yield event

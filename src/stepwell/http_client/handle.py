@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
-from stepwell.client import RunHandle, links
+from stepwell.client import RunHandle, approval_links
 from stepwell.client.diagnosis import warn_if_unserved
 from stepwell.client.keys import NewCredential, checked_roles
 from stepwell.client.step_logs import StepLogLine
@@ -46,17 +46,17 @@ R = TypeVar("R")
 
 _PAGE = 1000
 _LINES_MAX = 999
-_LOOK_SECONDS = 0.5  # lines are written in batches and have no stream
-_FIRST_WAIT, _WAIT = 5, 25  # seconds that the server waits in one request
+_LOOK_SECONDS = 0.5  # step logs have no stream, so they are polled
+_FIRST_WAIT, _WAIT = 5, 25  # seconds for which the server waits in one request
 
 
 class HttpRunHandle(RunHandle[R]):
-    """A RunHandle whose run is behind a server. What the log tells is read from the log, here as there."""
+    """A RunHandle whose run is behind a server. What the log shows is read from the log, as elsewhere."""
 
     def __init__(
         self, access: StoreAccess, connection: Connection, run_id: RunId, decode: Callable[[bytes], R]
     ) -> None:
-        super().__init__(access, run_id, decode, ours=True)  # the server checks whose it is
+        super().__init__(access, run_id, decode, ours=True)  # the server checks the workspace
         self._http = connection
         self._workspace = access.workspace
 
@@ -156,7 +156,7 @@ class HttpRunHandle(RunHandle[R]):
         return [await self._whole(event) for event in events], flag_of(data, "more")
 
     async def _whole(self, event: EventAnswer) -> LogRow:
-        """Return the event with its whole payload; lists and streams have only short ones."""
+        """Return the event with its whole payload. Lists and streams cut long payloads."""
         if event.is_truncated:
             data = await self._http.get(f"{self._path}/events/{event.seq}")
             event = msgspec.json.decode(data, type=EventAnswer)
@@ -197,11 +197,11 @@ class HttpRunHandle(RunHandle[R]):
         answer = await self._deliver("event", body)
         if answer is None:
             return not id
-        # Without an id of the caller only a repeat by this client can be known already.
+        # Without an id from the caller, only a repeat by this client can be a known message.
         return flag_of(answer.content, "done") or (answer.repeated and not id)
 
     async def _deliver(self, what: str, body: dict[str, Any]) -> Answer | None:
-        """Send a message. None: the run has taken it before, and has ended since."""
+        """Send a message. None if the run has already taken it and has ended since."""
         try:
             return await self._http.post(f"{self._path}/{what}", body)
         except RunEnded:
@@ -243,7 +243,7 @@ class HttpRunHandle(RunHandle[R]):
         *,
         path: str = "",
         roles: Collection[str] = (),
-        expires: Duration = links.LASTING,
+        expires: Duration = approval_links.LASTING,
         by: str = "",
     ) -> NewCredential:
         if by:
@@ -294,7 +294,7 @@ class HttpRunHandle(RunHandle[R]):
         return await self._asked("release", _who(by, reason))
 
     async def _asked(self, verb: str, body: dict[str, str]) -> bool:
-        """Ask for something that is so or not; if a repeat finds it so, an earlier request made it so."""
+        """Switch something on or off. If a repeated request changes nothing, an earlier one did."""
         answer = await self._http.post(f"{self._path}/{verb}", body)
         return flag_of(answer.content, "done") or answer.repeated
 

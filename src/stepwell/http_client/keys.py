@@ -41,7 +41,7 @@ class HttpKeys(Keys):
             "expires": timeout_seconds(expires, name="expires"),
             "by": checked_text(by, "by"),
         }
-        # Its text is in one answer only, so a repeat would leave a key that nobody has.
+        # Only one answer contains its text, so a repeat would leave a key that nobody has.
         answer = await self._connection.call("POST", "/keys", body=body, repeat=False)
         fields = fields_of(answer.content)
         return NewCredential(self._credential(fields), text_of(fields, "secret"))
@@ -58,5 +58,5 @@ class HttpKeys(Keys):
         return flag_of(answer.content, "changed") or answer.repeated
 
     def _credential(self, fields: Fields) -> Credential:
-        """Return a key as the server shows it: without its digest."""
+        """Return a key as the server shows it, without its digest."""
         return row_of(Credential, fields, kind="key", digest="", workspace=self._access.workspace)

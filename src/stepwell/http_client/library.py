@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class HttpGraphLibrary(GraphLibrary):
-    """A GraphLibrary behind a server, which checks the graphs with its own node types.
+    """A GraphLibrary behind a server, which checks graphs with its own node types.
 
-    The server records who saves by the key, so `by` is left out.
+    The server takes the author from the key, so `by` is left out.
     """
 
     def __init__(self, client: HttpClient, connection: Connection) -> None:
@@ -51,7 +51,7 @@ class HttpGraphLibrary(GraphLibrary):
         return await self._written(name, body, answer)
 
     async def _written(self, name: str, body: Any, answer: Answer) -> SavedGraph:
-        """Return what was saved. A repeat may be refused because the first request was successful."""
+        """Return what was saved. A repeat may be refused because the first request succeeded."""
         if answer.content:
             return _saved(answer.content)
         if await self.get(name) != msgspec.to_builtins(body):

@@ -80,7 +80,7 @@ class HttpRecords(Records):
         return flag_of(answer.content, "changed") or answer.repeated
 
     async def create(self, collection: str, data: Mapping[str, Any], *, id: str = "") -> Record:
-        # With an id the request may be repeated.
+        # with an id, the request may be repeated
         body = {"data": Raw(checked_data(data)), "id": checked_record_id(id or self._access.ids.run_id())}
         answer = await self._connection.post(f"{_path(collection)}/items", body)
         return _record(fields_of(answer.content))

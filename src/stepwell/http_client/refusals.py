@@ -1,4 +1,4 @@
-"""Refusals: the problem+json of a server as the error that the verb raises in Python."""
+"""Refusals: turns the problem+json of a server into the error that the verb raises in Python."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from stepwell.errors import (
 
 _PROBLEM = "application/problem+json"
 _FIELDS = {"code", "message", "hint", "field", "context", "request_id"}
-_GATEWAY = (502, 503, 504)  # a proxy answers for a server that is away
+_GATEWAY = (502, 503, 504)  # a proxy answers in place of the server
 _PASSING = ("STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "DRAINING")  # worth another attempt
 _TOO_LARGE = ("BODY_TOO_LARGE", "PAYLOAD_TOO_LARGE")
 
 
 def is_passing(response: httpx2.Response) -> bool:
-    """Whether the same request may be answered in a moment."""
+    """Return whether another attempt may succeed in a moment."""
     code = _body(response).get("code")
     return response.status_code in _GATEWAY and (code is None or code in _PASSING)
 
@@ -56,7 +56,7 @@ def error_of(response: httpx2.Response) -> StepwellError:
 
 
 def _body(response: httpx2.Response) -> dict[str, Any]:
-    """Return the problem; empty if it is none."""
+    """Return the problem, or an empty one if the answer contains none."""
     if not response.headers.get("content-type", "").startswith(_PROBLEM):
         return {}
     try:
@@ -67,8 +67,8 @@ def _body(response: httpx2.Response) -> dict[str, Any]:
 
 
 def _classes() -> dict[str, type[StepwellError]]:
-    """Return the classes of errors by code; the first of a code is the most general."""
-    # The error of a wrong graph is built from its problems, by code that a client does not load.
+    """Return the classes of errors by code. For a code of several classes, the most general one."""
+    # The error of an invalid graph is built from its problems, by code that clients do not load.
     classes: dict[str, type[StepwellError]] = {"INVALID_GRAPH": InvalidDefinition}
     for kind in _below(StepwellError):
         classes.setdefault(kind.code, kind)

@@ -1,4 +1,4 @@
-"""Rows: the JSON of a server as the values that the client's verbs return."""
+"""Rows: turns the JSON of a server into the values that the client's verbs return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 Fields = Mapping[str, Raw]
 
 _NULL = b"null"
-_AS_NAMED = {"where_at": "where"}  # fields that the API names otherwise
+_AS_NAMED = {"where_at": "where"}  # fields that have another name in the API
 _TRUNCATED = {"truncated", "bytes", "url"}
 
 
@@ -41,7 +41,7 @@ def flag_of(data: bytes, name: str) -> bool:
 
 
 def row_of(kind: type[T], fields: Fields, /, **more: Any) -> T:
-    """Return a row with the fields that the server sent; times are numbers, payloads stay JSON."""
+    """Return a row with the fields of the answer. Times become numbers, payloads stay JSON."""
     values: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         raw = fields.get(_AS_NAMED.get(name, name))
@@ -53,7 +53,7 @@ def row_of(kind: type[T], fields: Fields, /, **more: Any) -> T:
 def run_row(fields: Fields, workspace: str) -> RunRow:
     row = row_of(RunRow, fields, workspace=workspace)
     if row.status is Status.COMPLETED and row.output is None:
-        return msgspec.structs.replace(row, output=_NULL)  # it returned None
+        return msgspec.structs.replace(row, output=_NULL)  # the workflow returned None
     return row
 
 
@@ -85,6 +85,6 @@ class EventAnswer(msgspec.Struct):
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the payload is too long for a list, so that it has to be fetched by itself."""
+        """Whether the payload was cut in a list, so that it must be fetched."""
         data = bytes(self.data)
         return len(data) < 1000 and b'"truncated":' in data and set(fields_of(data)) == _TRUNCATED

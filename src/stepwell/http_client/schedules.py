@@ -98,7 +98,7 @@ class HttpSchedules(HttpNamedTriggers[ScheduleInfo], Schedules):
 
 
 def _body(workflow: Any, input: Any, options: dict[str, Any]) -> dict[str, Any]:
-    checked_schedule(options)  # in place: durations become seconds
+    checked_schedule(options)  # converts durations to seconds, in place
     body = {**options, "by": checked_text(options.get("by", ""), "by")}
     if not isinstance(workflow, str):
         startable(workflow)

@@ -40,7 +40,7 @@ _RUN_ID = re.compile("[0-9a-f]{32}")
 
 class _List(NamedTuple, Generic[T]):
     path: str
-    name: str  # of the list in the answer
+    name: str  # the name of the list in the answer
     read: Callable[[Fields], T]
 
 
@@ -76,7 +76,7 @@ class HttpSearch(Search):
         return msgspec.json.decode(await self._connection.get("/counts", params), type=RunCounts)
 
     async def histogram(self, **asked: Unpack[HistogramOptions]) -> list[RunBucket]:
-        # The server's clock says what now is.
+        # "Now" is the time of the server's clock.
         filter, statuses = checked_histogram(asked, now=NEVER)
         params: dict[str, str | int | Sequence[str]] = {
             "since": repr(filter.since),

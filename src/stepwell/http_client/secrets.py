@@ -40,7 +40,7 @@ class HttpSecrets(Secrets):
             "header": named,
             "by": checked_text(by, "by"),
         }
-        # A repeat writes the same value once more, as another version.
+        # A repeat writes the same value again, as another version.
         answer = await self._connection.call("PUT", _path(name), body=body)
         return _info(fields_of(answer.content))
 

@@ -17,9 +17,9 @@ from stepwell.http_client.rows import Fields, fields_of, flag_of, listed
 
 
 class HttpNamedTriggers(NamedTriggers[Info]):
-    """Comes before the verbs of the database in the bases of a type."""
+    """The HTTP versions of the shared verbs. Comes before the verbs of the database among the bases."""
 
-    _plural: ClassVar[str]  # in addresses and answers
+    _plural: ClassVar[str]  # the name of the type in addresses and answers
     _connection: Connection
 
     async def list(self, *, workflow: str = "", before: str = "", limit: int = 100) -> Page[Info]:
@@ -54,7 +54,7 @@ class HttpNamedTriggers(NamedTriggers[Info]):
         return flag_of(answer.content, "changed") or answer.repeated
 
     def _row(self, fields: Fields) -> Info:
-        """The trigger as a server sent it."""
+        """Return the trigger as a server sent it."""
         raise NotImplementedError
 
     def _path(self, name: str) -> str:

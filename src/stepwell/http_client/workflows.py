@@ -1,4 +1,4 @@
-"""HttpWorkflows and HttpHolds: the workflows that a server knows, and what operators have stopped there."""
+"""HttpWorkflows and HttpHolds: the workflows that a server knows, and what operators hold there."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The one HTTP client for calls to the outside: what nodes, triggers and imports send goes through it."""
+"""The HTTP client for all calls to other systems: those of nodes, channels, providers and imports."""

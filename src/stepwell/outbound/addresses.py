@@ -1,4 +1,4 @@
-"""Addresses that a call to the outside may not reach: private networks, this machine, cloud metadata."""
+"""Addresses that outgoing calls must not reach: private networks, this machine, cloud metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORBIDDEN_4 = tuple(
         *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
     )
 )
-# Machines in a cloud ask these for their credentials: a network in an allow-list does not open them.
+# Cloud machines get their credentials here, so an allowed network does not include them.
 _METADATA = frozenset(
     ip_address(text)
     for text in (
@@ -36,7 +36,7 @@ _METADATA = frozenset(
 )
 _GLOBAL_6 = IPv6Network("2000::/3")
 _FORBIDDEN_6 = tuple(IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
-# Other addresses that carry an IPv4 address (6to4, Teredo) are forbidden as they are; this one is in use.
+# Other addresses that contain an IPv4 address (6to4, Teredo) are forbidden; this one is in use.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -52,7 +52,7 @@ def inner(address: Address) -> Address:
 
 
 def is_forbidden(address: Address) -> bool:
-    """Whether no call may reach it, unless an operator allows it."""
+    """Return whether calls must not reach it unless an operator allows it."""
     outer, address = address, inner(address)
     if address in _METADATA or outer in _METADATA:
         return True
@@ -64,7 +64,7 @@ def is_forbidden(address: Address) -> bool:
 
 
 class AllowedNetworks:
-    """Private networks that an operator opened. A metadata address must be named itself."""
+    """Private networks that an operator opened. A metadata address must be listed itself."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks = tuple(_network(text) for text in networks)

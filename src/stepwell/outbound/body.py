@@ -28,7 +28,7 @@ async def read(chunks: AsyncIterable[bytes], encoding: str, bytes_max: int) -> b
 
 
 def check_plain(encoding: str) -> None:
-    """Refuse an encoded body, where the client asked for none."""
+    """Refuse an encoded body if the client asked for none."""
     encoding = encoding.strip().lower()
     if encoding not in _PLAIN:
         raise _not_accepted(encoding, "plain bodies here")

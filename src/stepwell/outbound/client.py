@@ -1,4 +1,4 @@
-"""OutboundClient: sends a request to the outside, follows redirects, reads the answer within limits."""
+"""OutboundClient: sends requests to other systems, follows redirects, and reads answers within limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IDLE_SECONDS = 15.0
 
 
 class OutboundClient:
-    """Calls the outside by the operator's rules. An engine has one; idle connections are kept briefly."""
+    """Makes calls by the operator's rules. An engine has one; idle connections are kept briefly."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class OutboundClient:
             await pool.aclose()
 
     async def send(self, request: OutboundRequest) -> OutboundResponse:
-        """Send it; OutboundRefused if it is not allowed, OutboundFailed if there is no usable answer.
+        """Send a request. OutboundRefused if it is not allowed, OutboundFailed without a usable answer.
 
         An answer of any status is returned.
         """
@@ -59,9 +59,9 @@ class OutboundClient:
             raise _too_slow(url, request) from None
 
     async def open(self, request: OutboundRequest) -> OutboundStream:
-        """Send it, and return the answer once its headers are there; the caller reads and closes it.
+        """Send a request, and return the answer once its headers are there; the caller reads and closes it.
 
-        A redirect is returned as it is. The timeout is that of the whole call, the limit that of the body.
+        A redirect is returned as it is. The timeout is for the whole call, the limit for the body.
         """
         url, headers = self._checked(request)
         until = asyncio.get_running_loop().time() + request.timeout
@@ -77,7 +77,7 @@ class OutboundClient:
         return OutboundStream(self, request, url, response, until)
 
     def _checked(self, request: OutboundRequest) -> tuple[Url, dict[str, str]]:
-        """Return the address and the headers of a request that is allowed."""
+        """Return the address and the headers of an allowed request."""
         if request.method not in METHODS:
             raise OutboundRefused(
                 "HTTP_METHOD",
@@ -115,7 +115,7 @@ class OutboundClient:
             target = url.joined(location, self.rules.ports)
             if answer.status in (307, 308):
                 if target.origin != url.origin and method not in ("GET", "HEAD"):
-                    return answer  # a body is not sent to somebody else
+                    return answer  # a body is not sent to another host
             elif method not in ("GET", "HEAD"):
                 method, body = "GET", None
                 headers = {name: value for name, value in headers.items() if not name.startswith("content-")}
@@ -186,7 +186,7 @@ class OutboundClient:
 
     @asynccontextmanager
     async def errors(self, url: Url) -> AsyncIterator[None]:
-        """Translate what the connection raises into our words."""
+        """Translate errors of the connection into ours."""
         try:
             yield
         except OutboundError:
@@ -211,7 +211,7 @@ class OutboundClient:
 
 
 class OutboundStream:
-    """An answer that is read as it comes: once, to its end or until it is closed."""
+    """An answer that is read as it arrives: once, until it ends or is closed."""
 
     def __init__(
         self,
@@ -225,12 +225,12 @@ class OutboundStream:
         self._request = request
         self._url = url
         self._response = response
-        self._until = until  # by the clock of the loop
+        self._until = until  # in the time of the event loop
         self.status = response.status
         self.headers = _joined(response.headers)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body; OutboundFailed if it breaks off, is encoded, too long or too late."""
+        """Yield the body. OutboundFailed if it breaks off, is encoded, too long or too late."""
         length, most = 0, self._request.response_bytes_max
         bodies.check_plain(self.headers.get("content-encoding", ""))
         parts = aiter(self._response.aiter_stream())

@@ -1,4 +1,4 @@
-"""Errors of calls to the outside. Their codes are data: graphs route by them, as by the codes of nodes."""
+"""Errors of outgoing calls. Their codes are data: graphs route by them, as by the codes of nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from stepwell.errors import StepwellError
 
 
 class OutboundError(StepwellError):
-    """A call to the outside was refused or failed."""
+    """An outgoing call was refused or failed."""
 
     code = "OUTBOUND_ERROR"
 
@@ -19,7 +19,7 @@ class OutboundError(StepwellError):
 
 
 class OutboundRefused(OutboundError):
-    """The call is not allowed; no connection was made."""
+    """The call is not allowed. No connection was made."""
 
     code = "OUTBOUND_REFUSED"
 
@@ -28,6 +28,6 @@ class OutboundRefused(OutboundError):
 
 
 class OutboundFailed(OutboundError):
-    """The call was made, and has no usable answer."""
+    """The call was made, and there is no usable answer."""
 
     code = "OUTBOUND_FAILED"

@@ -1,4 +1,4 @@
-"""Headers of a call to the outside: which a caller may set, and which values are whole."""
+"""Headers of an outgoing call: which of them a caller may set, and which values are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEPTH = "x-stepwell-depth"
 DEPTH_MAX = HOPS_MAX
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# These describe the connection and the body, which the client knows better.
+# These describe the connection and the body; the client sets them.
 _OWN = frozenset(
     (
         *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te"),
@@ -26,7 +26,7 @@ CREDENTIALS = frozenset({"authorization", "cookie", "x-api-key"})
 
 
 def checked(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return them with names in lower case; OutboundRefused for one that a caller must not set."""
+    """Return the headers with names in lower case. OutboundRefused for one that a caller must not set."""
     kept: dict[str, str] = {}
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or name.lower() in _OWN:

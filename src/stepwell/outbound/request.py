@@ -1,4 +1,4 @@
-"""Request, response and rules of a call to the outside."""
+"""Request, response and rules of an outgoing call."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class OutboundRules:
-    """What an operator allows. Nothing in a graph or in data changes it."""
+    """What an operator allows. Nothing in a graph or in data can change it."""
 
-    allow: tuple[str, ...] = ()  # private networks that may be called
+    allow: tuple[str, ...] = ()  # private networks that calls may reach
     ports: Collection[int] = PORTS
 
     @classmethod
@@ -34,16 +34,16 @@ class OutboundRules:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> OutboundRules:
-        """Read the networks and ports that an operator allows, separated by commas."""
+        """Read the allowed networks and ports, separated by commas."""
         source = os.environ if env is None else env
         allow = [text.strip() for text in source.get(ALLOW, "").split(",") if text.strip()]
-        AllowedNetworks(allow)  # refuses what is not a network
+        AllowedNetworks(allow)  # raises if it is not a network
         return cls.of(allow, [_port(text) for text in source.get(MORE_PORTS, "").split(",") if text.strip()])
 
 
 @dataclass(frozen=True, slots=True)
 class OutboundCredential:
-    """A header that is sent to the addresses it is meant for, and to no other after a redirect."""
+    """A header that is sent to its addresses only, not to other ones after a redirect."""
 
     name: str  # for people
     header: str
@@ -65,7 +65,7 @@ class OutboundRequest:
     response_bytes_max: int = RESPONSE_BYTES_MAX
     redirects_max: int = REDIRECTS_MAX
     credential: OutboundCredential | None = None
-    depth: int = 0  # how many runs of ours stand before this call
+    depth: int = 0  # length of the chain of runs that led to this call
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,15 @@ class OutboundResponse:
     status: int
     headers: dict[str, str]  # names in lower case; repeated ones joined by ", "
     body: bytes
-    url: str  # after redirects
+    url: str  # the address after redirects
 
     @property
     def is_temporary(self) -> bool:
-        """Whether its status says that another attempt may succeed."""
+        """Whether the status says that another attempt may succeed."""
         return self.status in _TEMPORARY
 
     def retry_after(self, now: float) -> float | None:
-        """Seconds until the service wants to be asked again; None: it does not say."""
+        """Seconds until the service wants to be asked again, or None if it does not say."""
         text = self.headers.get("retry-after", "")
         if text.isascii() and text.isdigit():
             return float(text[:12])

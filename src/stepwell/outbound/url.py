@@ -1,4 +1,4 @@
-"""Url: an address of the outside, read strictly. What two parsers could read differently is refused."""
+"""Url: an address for an outgoing call, read strictly. What two parsers could read differently is refused."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Url:
         return f"{self.scheme}://{self.authority}{self.target}"
 
     def joined(self, location: str, ports: Collection[int] = PORTS) -> Url:
-        """Return where a redirect leads to."""
+        """Return the address to which a redirect leads."""
         if not location.isascii() or any(ord(character) <= 32 for character in location):
             raise _refused("URL_INVALID", f"a redirect leads to {excerpt(location)}")
         return parsed(urljoin(str(self), location.split("#", 1)[0]), ports)
 
     def with_query(self, query: Mapping[str, Any]) -> Url:
-        """Return it with more parameters; a list gives one for each of its values, None gives none."""
+        """Return it with more parameters: a list gives one for each value, None gives none."""
         pairs = [
             f"{quote(name, safe='')}={quote(_text(value), safe='')}"
             for name, values in query.items()
@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 
 
 def parsed(text: str, ports: Collection[int] = PORTS) -> Url:
-    """Take an http or https URL apart; OutboundRefused says what is wrong with it."""
+    """Parse an http or https URL. OutboundRefused says what is wrong with it."""
     if len(text) > LENGTH_MAX:
         raise _refused("URL_INVALID", f"the address is longer than {LENGTH_MAX:,} characters")
     shape = _SHAPE.fullmatch(text)
@@ -146,7 +146,7 @@ def _name(name: str, authority: str) -> str:
         raise _host(authority)
     host = host.removesuffix(".")
     if _NUMBER.fullmatch(host.rsplit(".", 1)[-1]):
-        # 127.1, 0x7f.1 and 2130706433 are numbers to a resolver: only the one usual form is read.
+        # Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses. Only the usual form is accepted.
         try:
             return str(IPv4Address(host))
         except AddressValueError:

@@ -1,1 +1,1 @@
-"""Providers of models, by the names that an operator gave them, and the request that asks one."""
+"""Providers: services that run models, under names that an operator chose, and the request to one."""

@@ -1,4 +1,4 @@
-"""Asking a model once, in the protocol of its provider. The library is loaded when it is first needed."""
+"""One request to a model, in the protocol of its provider. The library is loaded on first use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 INSTALL = 'pip install "stepwell[ai]"'
 OnText = Callable[[str], None]
-_TEXT_MAX = 300  # characters of a provider's words in an error
+_TEXT_MAX = 300  # characters of a provider's message in an error
 _QUOTA = frozenset({"insufficient_quota", "billing_error"})
 
 
@@ -41,7 +41,7 @@ async def ask(
     key: str,
     on_text: OnText,
 ) -> Reply:
-    """Return the model's reply; ModelError if there is none. `on_text` gets its text as it comes."""
+    """Return the model's reply. ModelError if there is none. `on_text` gets its text as it arrives."""
     name = provider.model_for(request.model)
     answer_tool = AnswerTool(request.schema) if request.schema is not None else None
     await _load_library()
@@ -64,7 +64,7 @@ async def ask(
 
 
 async def _load_library() -> None:
-    """Import the library beside the loop: it takes seconds, and heartbeats must go on."""
+    """Import the library in a thread: it takes seconds, and heartbeats must continue."""
     try:
         await asyncio.to_thread(_import_library)
     except ImportError as error:
@@ -81,7 +81,7 @@ def _import_library() -> None:
         import_module(module)
     from genai_prices.data_snapshot import get_snapshot
 
-    get_snapshot()  # the library reads it when a model is made
+    get_snapshot()  # the library reads it when a model is created
 
 
 async def _request_reply(
@@ -122,7 +122,7 @@ async def _text_deltas(stream: Any) -> AsyncIterator[str]:
 
 
 def _model(provider: Provider, name: str, client: Any) -> Model[Any]:
-    """The library's model. It has no credential, and tries nothing again: both are ours."""
+    """Return the library's model, without credentials or retries: we add both."""
     if provider.kind == "anthropic":
         from anthropic import AsyncAnthropic
         from pydantic_ai.models.anthropic import AnthropicModel
@@ -210,7 +210,7 @@ def _reply_of(
     request: ModelRequest,
     answer_tool: AnswerTool | None,
 ) -> Reply:
-    """The reply with a verdict on its parts; ModelError if the model refused, or broke off."""
+    """Return the reply, its parts checked. ModelError if the model refused or broke off."""
     from pydantic_ai.messages import TextPart
     from pydantic_ai.messages import ToolCallPart as TheirCall
 
@@ -269,7 +269,7 @@ def _call(part: Any, tools: Sequence[ToolOffer]) -> ToolCall:
 
 
 def _with_own_ids(calls: list[ToolCall]) -> list[ToolCall]:
-    """The calls with ids of their own, and no more than a turn may have."""
+    """Give the calls ids of our own, and keep no more than a turn may have."""
     ids: set[str] = set()
     numbered = []
     for number, call in enumerate(calls):
@@ -310,7 +310,7 @@ def _with_answer(reply: Reply, tool: AnswerTool | None) -> Reply:
 
 
 def _model_error(error: Exception, transport: OutboundTransport, name: str) -> ModelError:
-    """What the library raised, in our words."""
+    """Return our error for what the library raised."""
     if transport.failure is not None:
         return _transport_error(transport.failure)
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
@@ -374,7 +374,7 @@ def _status_error(error: Any, name: str) -> ModelError:
 
 
 def _excerpt_of(error: Any) -> str:
-    """What the provider said, short enough for a screen."""
+    """Return what the provider said, short enough for a screen."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):
         inner = body.get("error", body)

@@ -25,4 +25,4 @@ class ModelError(StepwellError):
         self.permanent = permanent or config  # another attempt cannot help
         self.config = config  # an author or operator must change something
         self.retry_after = retry_after  # seconds, if the provider said when to try again
-        self.input_tokens = self.output_tokens = 0  # what it used all the same
+        self.input_tokens = self.output_tokens = 0  # tokens that were used all the same

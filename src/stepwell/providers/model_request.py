@@ -27,7 +27,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     system: str = ""
     messages: list[dict[str, Any]]
     tools: list[ToolOffer] = []
-    schema: dict[str, Any] | None = None  # of the answer
+    schema: dict[str, Any] | None = None  # JSON Schema of the answer
     max_tokens: int | None = None
     temperature: float | None = None
     stream: bool = True
@@ -36,7 +36,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AnswerTool:
-    """By calling it a model gives a structured answer, in either protocol.
+    """The tool that a model calls to give a structured answer, in either protocol.
 
     Arguments of a tool are an object, so an answer of another type is wrapped in one.
     """
@@ -54,7 +54,7 @@ class AnswerTool:
                 self.parameters["$defs"] = schema["$defs"]
 
     def answer(self, input: Any) -> Any:
-        """Return the answer of a call; InvalidInput says why it does not fit."""
+        """Return the answer in a call. InvalidInput says why it does not fit."""
         if not isinstance(input, dict) or (self._wrapped and ANSWER not in input):
             raise InvalidInput(f"{ANSWER} is missing")
         answer = input[ANSWER] if self._wrapped else input
@@ -62,7 +62,7 @@ class AnswerTool:
         return answer
 
     def answer_in(self, text: str) -> Any:
-        """Return the answer of a model that wrote it as JSON instead."""
+        """Return the answer of a model that wrote it as JSON text instead."""
         body = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
         try:
             answer = PLAIN.decode(body.encode())

@@ -1,4 +1,4 @@
-"""Provider: where models are asked, as an operator describes it. A graph names one, and never an address."""
+"""Provider: where to ask a model, as an operator configured it. A graph uses a name, never an address."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from stepwell.outbound.errors import OutboundRefused
 from stepwell.providers.errors import ModelError
 
 PREFIX = "STEPWELL_PROVIDER_"
-DEFAULT = "default"  # the provider that a node asks if it names none
+DEFAULT = "default"  # the provider of nodes that name none
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_ANY_PORT = range(1, 65536)  # which ports are allowed is the worker's to say
+_ANY_PORT = range(1, 65536)  # the worker decides which ports are allowed
 _ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 _MILLION = 1_000_000
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a model costs, for a million tokens."""
+    """What a model costs per million tokens."""
 
     input: float
     output: float
@@ -35,13 +35,13 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A service that runs models. `kind` is the protocol that it speaks; many speak that of OpenAI."""
+    """A service that runs models. `kind` is its protocol; many services use that of OpenAI."""
 
     kind: Literal["openai", "anthropic"]
     base_url: str = ""
     credential: str = ""  # name of a secret
-    model: str = ""  # for nodes that name none
-    models: tuple[str, ...] = ()  # the only ones that may be asked; empty: any
+    model: str = ""  # the model of nodes that name none
+    models: tuple[str, ...] = ()  # models that may be asked; empty: any
     prices: Mapping[str, Price] = {}  # by model
 
     @property
@@ -49,7 +49,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.base_url or _ADDRESSES[self.kind]
 
     def model_for(self, wanted: str) -> str:
-        """Return the model to ask; ModelError if there is none, or it may not be asked."""
+        """Return the model to ask. ModelError if there is none, or it may not be asked."""
         model = wanted or self.model
         if not model:
             raise ModelError(
@@ -68,7 +68,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return model
 
     def cost(self, model: str, input_tokens: int, output_tokens: int) -> float:
-        """What this many tokens cost; 0 for a model without a price."""
+        """Return what these tokens cost; 0 for a model without a price."""
         price = self.prices.get(model)
         return 0.0 if price is None else price.of(input_tokens, output_tokens)
 
@@ -90,7 +90,10 @@ class Providers(Mapping[str, Provider]):
         return len(self._providers)
 
     def named(self, name: str) -> Provider:
-        """Return it; without a name the only one, or the one named `default`. ModelError if there is none."""
+        """Return a provider; without a name, the only one or the one named `default`.
+
+        ModelError if there is none.
+        """
         if not name and len(self) == 1:
             return next(iter(self.values()))
         provider = self.get(name or DEFAULT)

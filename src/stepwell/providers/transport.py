@@ -1,4 +1,4 @@
-"""OutboundTransport: carries what the libraries of providers send, by the rules of the outbound client."""
+"""OutboundTransport: sends the requests of the providers' libraries through the outbound client."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stepwell.outbound.client import OutboundClient, OutboundStream
 from stepwell.outbound.errors import OutboundError
 from stepwell.outbound.request import OutboundCredential, OutboundRequest
 
-# Of what a library sets, only what its protocol needs: no credential from its environment, no word about us.
+# The only headers of a library that are sent: no credentials from its environment, nothing about us.
 _KEPT = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta"})
 _DROPPED = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
 
 
 class OutboundTransport(httpx2.AsyncBaseTransport):
-    """For one request. `failure` says why it failed, in our words; the libraries would wrap it."""
+    """The transport of one request. `failure` is our error, which the libraries would wrap."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class OutboundTransport(httpx2.AsyncBaseTransport):
 class _Body(httpx2.AsyncByteStream):
     def __init__(self, answer: OutboundStream, transport: OutboundTransport) -> None:
         self._answer = answer
-        self._chunks = answer.chunks()  # a library may go on reading where it stopped
+        self._chunks = answer.chunks()  # a library may continue to read where it stopped
         self._transport = transport
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

@@ -1,1 +1,1 @@
-"""Sandboxes: processes that run code of strangers with time, memory and nothing else."""
+"""Sandboxes: processes that run untrusted code with limited time and memory, and with nothing else."""

@@ -1,7 +1,8 @@
-"""Confinement: a process gives up what the code of strangers never needs, for good.
+"""Confinement: a process gives up, for good, what untrusted code never needs.
 
-Children of the sandbox import it by its path; as a program it confines itself and becomes another program.
-It imports nothing of the package. The interpreter of the code is the first wall, the jail the last one.
+Child programs of the sandbox import this file by its path; run as a program, it confines itself and becomes
+another program. It imports nothing of the package. The interpreter of the code is the first wall, the jail
+the last.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 
 _DATA_BYTES = 512 * 1024 * 1024
 _OPEN_FILES = 16
-_NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2  # of prctl
+_NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2  # options of prctl
 _FORBIDDEN = (
     *("socket", "socketpair", "connect", "bind", "accept", "accept4", "sendto", "sendmsg"),
     *("ptrace", "process_vm_readv", "process_vm_writev", "kill", "pidfd_open", "pidfd_send_signal"),
@@ -26,7 +27,7 @@ _FORBIDDEN = (
     *("init_module", "finit_module", "delete_module", "kexec_load", "reboot", "personality"),
     *("memfd_create", "execveat", "shmget", "msgget", "semget", "fork", "vfork"),
 )
-_BEGINNERS = ("fork", "vfork")  # and clone without its flag for a thread
+_BEGINNERS = ("fork", "vfork")  # and clone, unless it starts a thread
 _NUMBERS: dict[str, tuple[int, dict[str, int]]] = {
     "x86_64": (
         0xC000003E,
@@ -45,18 +46,25 @@ _NUMBERS: dict[str, tuple[int, dict[str, int]]] = {
         ), strict=True)) | {"clone": 220, "clone3": 435},
     ),
 }  # fmt: skip
-_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of a filter
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = (
+    0x20,
+    0x15,
+    0x35,
+    0x45,
+    0x06,
+)  # instructions of a seccomp filter
 _ALLOW, _FAIL, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _THREAD = 0x00010000  # a flag of clone
-_X32 = 0x40000000  # another way to call the same kernel
+_X32 = 0x40000000  # another architecture's calls to the same kernel
 
 
 def confine(*, kill: bool = True) -> None:
-    """Take away processes, sockets, large memory and files to write. Only threads can still be begun.
+    """Give up processes, sockets, large memory and writing files. Only threads can still be started.
 
-    Who begins a process is killed by SIGSYS, so that its parent knows why; without `kill` it is refused.
+    A process that starts another one is killed by SIGSYS, so that its parent knows why. Without `kill` the
+    call is refused.
     """
-    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))  # stacks of threads count too
+    resource.setrlimit(resource.RLIMIT_DATA, (_DATA_BYTES, _DATA_BYTES))  # stacks of threads count as well
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -68,16 +76,16 @@ def confine(*, kill: bool = True) -> None:
 
 
 def forbid_threads() -> None:
-    with contextlib.suppress(ValueError, OSError):  # root is not counted
+    with contextlib.suppress(ValueError, OSError):  # root has no such limit
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
 def _filter_calls(kernel: ctypes.CDLL, machine: int, numbers: dict[str, int], fork: int) -> None:
-    """Let the kernel refuse these calls. A kernel without filters leaves the limits and the jail."""
+    """Let the kernel refuse these calls. On a kernel without filters, the limits and the jail remain."""
     program = [
         *(_step(_LOAD, 4), _step(_EQUAL, machine, 1), _step(_RETURN, _FAIL | errno.EPERM)),
         *(_step(_LOAD, 0), _step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _FAIL | errno.EPERM)),
-        # Its flags are behind a pointer; without it the C library uses clone.
+        # A filter cannot read its flags, which are behind a pointer. The C library falls back to clone.
         *(_step(_EQUAL, numbers["clone3"], 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)),
         *(_step(_EQUAL, numbers["clone"], 0, 4), _step(_LOAD, 16), _step(_HAS_BITS, _THREAD, 0, 1)),
         *(_step(_RETURN, _ALLOW), _step(_RETURN, fork)),

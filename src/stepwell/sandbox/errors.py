@@ -6,7 +6,7 @@ from stepwell.errors import StepwellError
 
 
 class CodeError(StepwellError):
-    """The code of a node did not give an output."""
+    """The code of a node gave no output."""
 
     code = "CODE_ERROR"
 
@@ -17,7 +17,7 @@ class CodeError(StepwellError):
 
 
 def printable(text: str) -> str:
-    """Escape what would steer a terminal or fake a line: the text is that of strangers."""
+    """Escape control characters: the text is untrusted, and could steer a terminal or fake a line."""
     return "".join(
         character
         if character.isprintable() or character == "\t"

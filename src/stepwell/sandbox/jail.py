@@ -1,7 +1,7 @@
-"""The jail around a sandbox process: bubblewrap, where it is installed and may be used.
+"""The jail around a sandbox process: bubblewrap, where it is installed and allowed.
 
-Inside there is no network, no other process, and of the files only the interpreter and its libraries. Without
-it the interpreter of the code, its limits and the kill by the parent remain.
+Inside, there is no network and no other process; the only files are the interpreter and its libraries.
+Without it, the interpreter's own limits, the confinement and the kill by the parent remain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEMPORARY_BYTES = 16 * 1024 * 1024
 
 @functools.cache
 def jail() -> tuple[str, ...]:
-    """Return the command in front of a sandbox's own; () if there is no bubblewrap, or it may not be used."""
+    """Return the command to put before a sandbox's own, or () if bubblewrap is missing or not allowed."""
     program = shutil.which("bwrap")
     if program is None or os.environ.get("STEPWELL_SANDBOX_JAIL") == "off":
         return ()
@@ -46,7 +46,7 @@ def _options() -> list[str]:
         str(_TEMPORARY_BYTES),
         "--tmpfs",
         "/tmp",
-    ]  # first: a program may be installed below it
+    ]  # first, because a program may be installed below it
     folders = [*_SYSTEM, sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]]
     folders.append(str(Path(__file__).parent))
     for folder in dict.fromkeys(folders):

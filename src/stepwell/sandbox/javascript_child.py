@@ -1,6 +1,6 @@
-"""The program of a JavaScript sandbox: reads a request, runs its code in a fresh context, writes the outcome.
+"""The program of a JavaScript sandbox: runs the code of requests, each in a fresh context.
 
-It is started by its path, in a process of its own, and imports nothing of the package. A request or an answer
+It is started by its path, in a separate process, and imports nothing of the package. A request or an answer
 is four bytes of length and JSON.
 """
 
@@ -22,7 +22,7 @@ _STACK_BYTES = 256 * 1024
 _PARSE_SECONDS = 2.0
 _LENGTH = struct.Struct(">I")
 
-# The wrapper stands around the user's code. Data comes as text, never as source: it cannot become code.
+# The wrapper encloses the user's code. Data arrives as text, never as source, so it cannot become code.
 # The line break before the closing brace ends a comment in the last line of the code.
 _BEFORE = """(function () {
   "use strict";
@@ -103,7 +103,7 @@ _AFTER = """
   })(ctx).then(done, failed);
 })()"""
 
-# To find out whether code can be read, it is put behind a statement that ends the program: all of it is
+# To check whether code parses, it is put after a statement that ends the program: all of it is
 # parsed, none of it executed. Code that closes the function around it hardly fits into both wrappers.
 _UNREACHED = (
     ('throw null; (function () { "use strict"; (async function (ctx) {\n', "\n})})"),
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def _parse(request: dict[str, Any]) -> dict[str, Any]:
-    """Say what is wrong with the code. Nothing of it is executed."""
+    """Report what is wrong with the code. Nothing of it is executed."""
     for before, after in _UNREACHED:
         context = quickjs.Context()
         context.set_memory_limit(request["memory"])
@@ -160,7 +160,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exception(text: str) -> dict[str, Any]:
-    """An error outside the user's own function: the code cannot be read, or a limit ended it."""
+    """Describe an error outside the user's function: the code does not parse, or a limit ended it."""
     first = text.splitlines()[0] if text else "unknown"
     if "interrupted" in first:
         return {"code": "CODE_TIMEOUT", "message": "the code took too long"}

@@ -1,4 +1,4 @@
-"""The probe: what code would reach if it left its interpreter. It is tried, not assumed."""
+"""The probe: what code could reach if it broke out of its interpreter. It is tried, not assumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FOLDERS = ("/usr", "/var/tmp", "/")
 
 
 class Reach(NamedTuple):
-    """Which of files, network, processes and environment a sandbox reached."""
+    """Which of files, network, processes and environment the probe reached."""
 
     parts: tuple[str, ...]
 
@@ -39,7 +39,7 @@ _UNKNOWN = Reach(("what it may reach could not be tried",))
 
 
 class SandboxProbe:
-    """Tries once for a process; later callers get the same answer."""
+    """Tries once per process. Later callers get the same answer."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class SandboxProbe:
         return await asyncio.to_thread(self.tried) if self._reach is None else self._reach
 
     def tried(self) -> Reach:
-        """The same, and blocks until it is known."""
+        """Return the same, blocking until it is known."""
         with self._lock:
             if self._reach is None:
                 self._reach = _tried()
@@ -95,10 +95,10 @@ def _listening() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _abstract() -> Iterator[str]:
-    """Listen under a name that no folder has, which only another network hides."""
+    """Listen on a name outside the file system, which only a separate network namespace hides."""
     name = f"stepwell-probe-{secrets.token_hex(8)}"
     with socket.socket(socket.AF_UNIX) as server:
-        with contextlib.suppress(OSError):  # not on this system
+        with contextlib.suppress(OSError):  # this system has no such names
             server.bind("\0" + name)
             server.listen(1)
         yield name

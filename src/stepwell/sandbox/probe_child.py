@@ -1,7 +1,7 @@
-"""The program of the probe: tries, where the code of strangers would run, what that code must never reach.
+"""The program of the probe: tries, where untrusted code would run, what that code must never reach.
 
-It is started by its path with what it shall try as JSON, and prints what it reached, a list a line. It harms
-nothing: it opens, connects, asks whether a process is there, and last begins one.
+It is started by its path, with its targets as JSON, and prints what it reached, one list a line. It harms
+nothing: it opens, connects, asks whether a process exists, and last starts one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _writable(folder: str) -> None:
 
 
 def _environment() -> None:
-    if not os.environ.keys() - {"LC_CTYPE", "PWD"}:  # which the interpreter and the jail set
+    if not os.environ.keys() - {"LC_CTYPE", "PWD"}:  # set by the interpreter and the jail
         raise FileNotFoundError
 
 
@@ -63,7 +63,7 @@ def _unix(name: str) -> None:
 
 
 def _outside() -> None:
-    """Ask for a route to a public address; nothing is sent."""
+    """Look for a route to a public address. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         there.connect(("192.0.2.1", 9))
 

@@ -1,6 +1,6 @@
-"""The program of a Python sandbox: has monty run or parse the code of requests, in the same jail.
+"""The program of a Python sandbox: lets monty run or parse the code of requests, in the same jail.
 
-It is started by its path, in a process of its own, and imports nothing of the package. A request or an answer
+It is started by its path, in a separate process, and imports nothing of the package. A request or an answer
 is four bytes of length and JSON.
 """
 
@@ -30,7 +30,7 @@ _NAME = "__node"
 _LENGTH = struct.Struct(">I")
 _FSTRING_START = getattr(tokenize, "FSTRING_START", -1)  # before Python 3.12 an f-string is a STRING
 _FSTRING_END = getattr(tokenize, "FSTRING_END", -1)
-# Put before code that is only parsed: the module ends here, so that nothing after it is executed.
+# Precedes code that is only parsed. The module ends here, so that nothing after it is executed.
 _UNREACHED = "raise StopIteration\n"
 
 
@@ -45,8 +45,8 @@ def main() -> None:
         )
         pool.__enter__()
         with pool.checkout() as session:
-            session.feed_run("1")  # its process has started, and needs the launcher no more
-    confinement.confine(kill=False)  # from now on none can be started
+            session.feed_run("1")  # its process has started and no longer needs the launcher
+    confinement.confine(kill=False)  # from now on no process can be started
     while True:
         request = _read(requests)
         if request is None:
@@ -62,13 +62,13 @@ def main() -> None:
 def _crash(error: monty.MontyCrashedError) -> dict[str, Any]:
     if error.timed_out:
         return {"code": "CODE_TIMEOUT", "message": "the process of the code died"}
-    if "SIGSYS" in str(error):  # which is all that says how it ended
+    if "SIGSYS" in str(error):  # the only sign of how it ended
         return {"code": "CODE_PROCESS_LIMIT", "message": "the code tried to start a process"}
     return {"code": "CODE_CRASHED", "message": "the process of the code died"}
 
 
 def _launcher(folder: str) -> str:
-    """Return a program that confines itself, and becomes the interpreter."""
+    """Return a program that confines itself and becomes the interpreter."""
     path = os.path.join(folder, "monty")
     command = [sys.executable, "-I", "-S", confinement.__file__, os.fspath(find_monty_binary())]
     with open(path, "w", encoding="utf-8") as script:
@@ -78,7 +78,7 @@ def _launcher(folder: str) -> str:
 
 
 def _parse(pool: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Say what is wrong with the code. Nothing of it is executed."""
+    """Report what is wrong with the code. Nothing of it is executed."""
     with pool.checkout(limits=_limits(request, _PARSE_SECONDS)) as session:
         try:
             session.feed_run(_UNREACHED + wrapped(request["code"]))
@@ -141,7 +141,7 @@ def _failure(error: Any) -> dict[str, Any]:
 
 
 def wrapped(code: str) -> str:
-    """Make it the body of a function, so that `return` works; text over several lines stays as it is."""
+    """Make the code the body of a function, so that `return` works. Multi-line strings stay as they are."""
     quoted = _quoted_lines(code)
     lines = [line if number in quoted else f"    {line}" for number, line in enumerate(code.split("\n"), 1)]
     return f"def {_NAME}(ctx):\n{chr(10).join(lines)}\n    pass\n"
@@ -160,12 +160,12 @@ def _quoted_lines(code: str) -> set[int]:
             elif token.type == _FSTRING_END:
                 quoted.update(range(opened.pop() + 1, token.end[0] + 1))
     except (tokenize.TokenError, SyntaxError, IndexError):
-        pass  # it cannot be read; the parser says where
+        pass  # it does not parse; the parser says where
     return quoted
 
 
 def not_json(value: Any, path: str, depth: int) -> str:
-    """Return where a value is not JSON; '' if all of it is."""
+    """Return where a value is not JSON, or ''."""
     if value is None or isinstance(value, bool | str):
         return ""
     if isinstance(value, int):
@@ -190,7 +190,7 @@ def not_json(value: Any, path: str, depth: int) -> str:
 
 
 class _Printed:
-    """What the code prints, up to a limit."""
+    """The printed output, up to a limit."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

@@ -1,4 +1,4 @@
-"""Syntax: whether the code of nodes can be read. A process of the sandbox parses it and executes nothing."""
+"""Syntax: whether the code of nodes parses. A process of the sandbox parses it and executes nothing."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from stepwell.sandbox.code_sandbox import (
 )
 from stepwell.sandbox.pool import LENGTH
 
-_SECONDS = 10.0  # for all code of one graph, the start of a process included
+_SECONDS = 10.0  # seconds for all code of one graph, including the start of a process
 _KNOWN_MAX = 1000
 
 
 class SyntaxFault(NamedTuple):
-    message: str  # '': it can be read
+    message: str  # '': it parses
     place: CodePlace = CodePlace()
 
 
 class _Known:
-    """The latest answers, by language and code: a graph is checked several times before it runs."""
+    """The latest results, by language and code: a graph is checked several times before it runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ _known = _Known()
 
 
 def faults_of(codes: Sequence[tuple[Language, str]]) -> list[SyntaxFault | None]:
-    """Return what is wrong with each; None if it cannot be checked here. Blocks while a process parses it."""
+    """Return what is wrong with each code; None if it cannot be checked here. Blocks during parsing."""
     for language in dict.fromkeys(language for language, _ in codes):
         new = {code for each, code in codes if each == language and _known.get(language, code) is None}
         if new and is_installed(language):
@@ -60,7 +60,7 @@ def faults_of(codes: Sequence[tuple[Language, str]]) -> list[SyntaxFault | None]
 
 
 def _parse(language: Language, codes: Iterable[str]) -> None:
-    """Ask one process about all of them; remember what it says until it ends, or has to be ended."""
+    """Let one process parse them all; keep its answers until it ends or has to be ended."""
     requests = [{"parse": True, "code": code, "memory": MEMORY_BYTES} for code in codes]
     process = subprocess.Popen(
         command(language),
@@ -84,7 +84,7 @@ def _parse(language: Language, codes: Iterable[str]) -> None:
         code, where = str(request["code"]), place(answer)
         lines = code.count("\n") + 1
         message = str(answer.get("message", ""))[:300]
-        if where.line > lines:  # the parser saw what stands around the code
+        if where.line > lines:  # the parser also saw the code around it
             where = CodePlace(lines, len(code.rsplit("\n", 1)[-1]) + 1)
             message = "the code ends too early"
         _known.put(language, code, SyntaxFault(message, where))

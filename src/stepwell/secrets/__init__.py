@@ -1,1 +1,1 @@
-"""Secrets: the keys that open them, where they are opened, and what keeps them out of everything written."""
+"""Secrets: the keys that seal them, the place where they are opened, and their redaction."""

@@ -1,7 +1,7 @@
 """Keyring: seals the values of secrets, and opens them. Its keys are never in the database.
 
-Each version of a secret is sealed with a random key of its own, and that key with the current key of the ring
-(AES-256-GCM, random nonces). So changing the ring's key wraps small keys anew and touches no value.
+Each version of a secret is sealed with a random key of its own, and that key with the current key of the
+ring (AES-256-GCM, random nonces). So a new key in the ring means sealing small keys again, and no values.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Keyring:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Keyring | None:
-        """Read the keys that an operator configured, from a variable or a file; None: there are none."""
+        """Read the keys that an operator configured, from a variable or a file. None if there are none."""
         source = os.environ if env is None else env
         text, file = source.get(KEY, ""), source.get(KEY_FILE, "")
         if text and file:
@@ -76,7 +76,7 @@ class Keyring:
         return replace(secret, key=self.current, wrapped=wrapped, body=body)
 
     def open(self, secret: StoredSecret) -> str:
-        """Return the value: the only place where one is decrypted."""
+        """Return the value. No other code decrypts one."""
         from cryptography.exceptions import InvalidTag
 
         own = self._own_key(secret)

@@ -1,4 +1,4 @@
-"""SecretOpener: gives the steps and nodes of a worker the secrets that they name."""
+"""SecretOpener: opens the secrets that a worker's steps and nodes use by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepwell.secrets.redactor import Redactor
 from stepwell.store.base import Store
 from stepwell.store.run_workspaces import RunWorkspaces
 
-_FRESH_SECONDS = 5.0  # after a change the old value is used for at most this long
+_FRESH_SECONDS = 5.0  # seconds for which an old value may still be used after a change
 
 
 class OpenedSecret(NamedTuple):
@@ -24,7 +24,7 @@ class OpenedSecret(NamedTuple):
 
     @property
     def credential(self) -> OutboundCredential:
-        """How a request to one of its hosts carries it."""
+        """Return how a request to one of its hosts carries it."""
         name, text = "authorization", f"Bearer {self.value}"
         if self.stored.use == "basic":
             text = f"Basic {base64.b64encode(self.value.encode()).decode()}"
@@ -50,7 +50,7 @@ class SecretOpener:
         self._opened: dict[tuple[str, str], tuple[float, OpenedSecret]] = {}
 
     async def open(self, run_id: str, name: str) -> OpenedSecret:
-        """Return a secret of the workspace of this run."""
+        """Return a secret from the workspace of this run."""
         return await self.open_in(await self._workspaces.of(run_id), name)
 
     async def open_values(self, run_id: str, names: Sequence[str]) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ class SecretOpener:
         return {name: (await self.open(run_id, name)).value for name in names}
 
     async def value(self, workspace: str, name: str) -> str:
-        """Return the value of a secret of a workspace."""
+        """Return the value of a secret in a workspace."""
         return (await self.open_in(workspace, name)).value
 
     async def open_in(self, workspace: str, name: str) -> OpenedSecret:

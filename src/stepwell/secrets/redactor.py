@@ -1,8 +1,8 @@
 """Redactor: replaces the values of opened secrets in everything that leaves the process.
 
-It knows a value as it is, as JSON writes it, in base64 at any offset, and percent-encoded; also its beginning
-where a text was cut, and its lines. A process that opened no secret pays nothing; one that did pays one scan
-for each value written, which takes the same time for a thousand secrets as for ten.
+It recognises a value as it is, as JSON writes it, in base64 at any offset, and percent-encoded; also its
+beginning where text was cut, and its lines. A process that opened no secret pays nothing. Otherwise each
+written value costs one scan, which takes the same time for a thousand secrets as for ten.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ from weakref import WeakSet
 
 import msgspec
 
-_KNOWN_MAX = 1000  # values; the oldest are forgotten first
+_KNOWN_MAX = 1000  # number of values; the oldest are forgotten first
 _FORGOTTEN_AT_ONCE = 250
-_LONG = 100  # characters: a shorter text is searched at once
-_FEW = 100  # beginnings of forms: about ten values
-_SHORTEST = 8  # characters of a form, or of the beginning of one
-_CUT = re.compile(r"['\"\\]?(?:(?P<bare>\Z)|\s?\.\.\.|…|\s?\[cut\])")  # what follows where a text was cut
-_RANDOM = re.compile(r"[^a-z:/.@_ -]")  # a character that words and public parts of addresses do not have
+_LONG = 100  # characters; shorter text is searched in one piece
+_FEW = 100  # beginnings of forms, those of about ten values
+_SHORTEST = 8  # characters of a form, or of its beginning
+_CUT = re.compile(r"['\"\\]?(?:(?P<bare>\Z)|\s?\.\.\.|…|\s?\[cut\])")  # marks where text was cut
+_RANDOM = re.compile(
+    r"[^a-z:/.@_ -]"
+)  # a character that does not appear in words or public parts of addresses
 
 
 class Redactor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._names: dict[str, str] = {}  # name by value, in the order in which they were last opened
-        self._by_form: dict[str, str] = {}  # name by form
-        self._by_head: dict[str, list[str]] = {}  # forms by how they begin, the longest first
-        self._words: set[int] = set()  # how they begin, as they are and in JSON: 8 bytes as a number
-        # Where forms begin, if there are few of them
+        self._names: dict[str, str] = {}  # names by value, in the order of their last opening
+        self._by_form: dict[str, str] = {}  # names by form
+        self._by_head: dict[str, list[str]] = {}  # forms by their beginning, the longest first
+        self._words: set[int] = set()  # their beginnings, plain and in JSON: 8 bytes as a number
+        # Finds beginnings of forms, if there are few
         self._in_text: re.Pattern[str] | None = None
         self._in_data: re.Pattern[bytes] | None = None
 
@@ -47,7 +49,7 @@ class Redactor:
         return bool(self._by_head)
 
     def learn(self, name: str, value: str) -> None:
-        """From now on this value is replaced by `[secret name]`."""
+        """Replace this value by `[secret name]` from now on."""
         with self._lock:
             if self._names.pop(value, None) == name:
                 self._names[value] = name
@@ -76,7 +78,7 @@ class Redactor:
             self._words.update(_word(text) for text in (head, *_within_json(head)))
 
     def _compile(self) -> None:
-        """Use regular expressions while these are faster: their time grows with the number of forms."""
+        """Use regular expressions while they are faster: their time grows with the number of forms."""
         self._in_text = self._in_data = None
         if len(self._by_head) <= _FEW:
             heads = {text for head in self._by_head for text in (head, *_within_json(head))}
@@ -100,20 +102,20 @@ class Redactor:
         return self._without_beginnings(self._without_values(text, starts)) if starts else text
 
     def _may_hold_one(self, data: bytes) -> bool:
-        """Whether a form begins somewhere in this data, or something that looks like it."""
+        """Return whether a form, or something similar, may begin in this data."""
         if not self._by_head:
             return False
         if self._in_data is not None:
             return self._in_data.search(data) is not None
         view = memoryview(data)
-        for offset in range(8):  # all words of 8 bytes are compared, each of these loops is one call
+        for offset in range(8):  # compares all words of 8 bytes; each of these loops is one call
             end = offset + (len(data) - offset) // 8 * 8
             if end > offset and not self._words.isdisjoint(view[offset:end].cast("Q")):
                 return True
         return False
 
     def _starts(self, text: str) -> list[int]:
-        """Where forms begin in a text."""
+        """Yield where forms begin in a text."""
         last = len(text) - _SHORTEST
         if last < 0:
             return []
@@ -141,7 +143,7 @@ class Redactor:
         return "".join([*parts, text[end:]])
 
     def _without_beginnings(self, text: str) -> str:
-        """Replace the beginnings of values where the text was cut: there is no whole value to look for."""
+        """Replace beginnings of values where the text was cut, so that no whole value can match."""
         for start in reversed(self._starts(text)):
             for form in self._forms_at(text, start):
                 end = _end_of_common(form, text, start)
@@ -166,18 +168,18 @@ class Redactor:
 
 
 def forms_of(value: str) -> Iterable[str]:
-    """Return the texts in which a value can appear; those of fewer than 8 characters are left out."""
+    """Return the texts in which a value can appear, except those of fewer than 8 characters."""
     data = value.encode()
     forms = {value, quote(value, safe=""), quote(value), quote_plus(value)}
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + data)
-        # The first characters depend on what stands before the value, the last ones on what follows it.
+        # The first characters depend on what precedes the value, the last ones on what follows it.
         begin = (0, 2, 3)[offset]
         whole = encoded[begin : 4 * ((offset + len(data)) // 3)].decode()
         forms |= {whole, whole.translate(str.maketrans("+/", "-_"))}
-    forms |= _within_json(value)  # JSON that is text
+    forms |= _within_json(value)  # JSON inside a string
     lines = value.splitlines()
-    if len(lines) > 1:  # such as a private key, printed line by line
+    if len(lines) > 1:  # a private key may be printed line by line
         for line in lines:
             forms |= {line.strip(), *_within_json(line.strip())}
     return [form for form in forms if len(form) >= _SHORTEST]
@@ -188,12 +190,12 @@ def _word(head: str) -> int:
 
 
 def _is_telling(beginning: str, form: str) -> bool:
-    """Whether a text that just ends like this was cut: `postgresql` is how an address begins, and a word."""
+    """Return whether a text that ends like this was cut. `postgresql` begins addresses, but is a word."""
     return bool(_RANDOM.search(beginning)) or 2 * len(beginning) >= len(form)
 
 
 def _end_of_common(form: str, text: str, start: int) -> int:
-    """Return where the text stops to be like the form that begins there."""
+    """Return where the text stops matching the form that begins there."""
     for offset, character in enumerate(form):
         if text[start + offset : start + offset + 1] != character:
             return start + offset
@@ -209,7 +211,7 @@ _watching: WeakSet[Redactor] = WeakSet()
 
 
 def watch_logging(redactor: Redactor) -> None:
-    """From now on records of `logging` are redacted too."""
+    """Redact records of `logging` from now on."""
     _watching.add(redactor)
     make = logging.getLogRecordFactory()
     if getattr(make, "redacts", False):

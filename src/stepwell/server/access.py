@@ -1,8 +1,8 @@
-"""Access: who calls, what they may do, and from where.
+"""Access: who calls, what they may do, and from where they may call.
 
 A key of the database opens a server, as a bearer token; a browser exchanges it for a session. So does the
-launch token, made at the start of the server: as a bearer token, or once in the address (`/?t=...`), which
-answers with a cookie. Routes ask only for a Principal.
+launch token, created when the server starts: as a bearer token, or once in the address (`/?t=...`), which
+answers with a cookie. Routes only ask for a Principal.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Access:
     # Who calls
 
     async def authenticate(self, request: HTTPConnection) -> Principal:
-        """Return the caller; Refusal if the credentials are missing or wrong."""
+        """Return the caller. Refusal if the credentials are missing or wrong."""
         if not self.auth:
             return LOCAL
         kind, _, text = request.headers.get("authorization", "").partition(" ")
@@ -118,7 +118,7 @@ class Access:
         return principal_of(await self.credentials.key_of(session), session)
 
     async def link(self, request: Request) -> Credential:
-        """Return the approval link that a request carries, as a bearer token."""
+        """Return the approval link that a request carries as a bearer token."""
         kind, _, text = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer":
             raise unauthenticated("this request has no approval link")
@@ -141,7 +141,7 @@ class Access:
             raise Refusal(403, "CSRF", "a change with a cookie needs the Origin of this server")
 
     def check_socket_forgery(self, socket: HTTPConnection) -> None:
-        """Refuse a socket that only a cookie vouches for, unless a browser says which page opens it."""
+        """Refuse a socket with only a cookie, unless the browser says which page opens it."""
         if self.auth and not {"authorization", "origin"} & set(socket.headers):
             raise Refusal(403, "CSRF", "a socket with a cookie needs the Origin of this server")
 
@@ -177,7 +177,7 @@ class Access:
         )
 
     def drop_cookie(self, request: Request, response: Response) -> None:
-        """Let a browser forget its session."""
+        """Tell a browser to forget its session."""
         response.delete_cookie(
             self.cookie(request),
             httponly=True,
@@ -205,7 +205,7 @@ def principal_of(key: Credential, used: Credential) -> Principal:
 
 
 def address_of(request: HTTPConnection) -> str:
-    """Return where the request came from; forwarded addresses count only if a named proxy sent them."""
+    """Return where the request came from. Forwarded addresses count only if a named proxy sent them."""
     return request.client.host if request.client is not None else ""
 
 

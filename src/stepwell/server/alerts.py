@@ -1,4 +1,4 @@
-"""Routes of alerts: what the workers look out for, and which incidents are open."""
+"""Routes of alerts: what the workers watch for, and which incidents are open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AlertRequest(RequestBody):
         examples=["failed"],
     )
     workflow: str = Field(default="", max_length=200, description="only runs of this workflow")
-    queue: str = Field(default="", max_length=200, description="of no_worker and full_queue")
+    queue: str = Field(default="", max_length=200, description="for no_worker and full_queue")
     after: str | float | None = Field(
         default=None, description="how long it must last; of failed runs, how far back they count"
     )
@@ -39,17 +39,17 @@ class AlertRequest(RequestBody):
 
 
 class AlertIncidentView(BaseModel):
-    """Something that an alert found and that is not over."""
+    """A problem that an alert found and that is not over."""
 
     subject: str = Field(description="the workflow or queue")
     since: datetime
     count: int
-    runs: list[str] = Field(description="ten of them")
+    runs: list[str] = Field(description="up to ten runs")
     reported_at: datetime | None
 
 
 class AlertView(BaseModel):
-    """An alert with its open incidents. Times that last are in seconds."""
+    """An alert with its open incidents. Durations are in seconds."""
 
     name: str
     what: str

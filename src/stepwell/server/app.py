@@ -120,7 +120,7 @@ class ServerApp(FastAPI):
                 await engine.close()
 
     async def end_sockets(self) -> None:
-        """Let sockets say where to resume, which takes a moment, before a listener closes them."""
+        """Let sockets say where to resume, before a listener closes them."""
         await self.state.streams.sockets_ended()
 
     def drain(self) -> None:
@@ -157,7 +157,7 @@ _OPENAPI = Route(
 
 async def _answer(request: Request, error: Exception) -> Response:
     response = answer(error, request)
-    if response.status_code == 405:  # the routes of an address are several: name the methods of all
+    if response.status_code == 405:  # several routes may have one address: name the methods of all
         matching = [route for route in request.app.routes if isinstance(route, DeclaredRoute)]
         matching = [route for route in matching if route.matches(request.scope)[0] is not Match.NONE]
         response.headers["Allow"] = ", ".join(sorted({route.row.method for route in matching}))

@@ -1,8 +1,8 @@
 """Bulk: one action on all runs that match a filter, as a job with progress.
 
 A job is a run itself: of a workflow that only servers have, on a queue that only servers serve. So it is on
-disk before the request is answered, goes on after a restart on any server of the database, can be cancelled,
-and its history says what it did. It is bound to its workspace and action by its row, never by its input.
+disk before the request is answered, continues after a restart on any server of the database, can be
+cancelled, and its log says what it did. Its row binds it to its workspace and action, never its input.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from stepwell.system import SystemClock
 _log = logging.getLogger("stepwell.server")
 QUEUE = "stepwell-bulk"
 NAME = "stepwell.bulk"
-_PAGE = 200  # runs of one step
+_PAGE = 200  # runs per step
 _ERRORS_KEPT = 20
 _AT_ONCE = 8
 _IDS_MAX = 10_000
@@ -51,14 +51,14 @@ Action = Literal["cancel", "retry", "delete", "hold", "release"]
 
 @dataclass(frozen=True, slots=True)
 class BulkInput:
-    """What a job does, with runs that are older than itself."""
+    """What a job does. It affects only runs that are older than itself."""
 
     action: Action
-    filter: dict[str, Any] = field(default_factory=dict)  # as of a list of runs
+    filter: dict[str, Any] = field(default_factory=dict)  # as for a list of runs
     ids: tuple[str, ...] = ()  # instead of the filter
     by: str = ""
     reason: str = ""
-    total: int | None = None  # how many runs match, if that was known
+    total: int | None = None  # how many runs match, if known
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ class BulkCount:
     """How far a job is."""
 
     done: int = 0
-    unchanged: int = 0  # it was so before, or cannot be so
+    unchanged: int = 0  # the action changed nothing, or is not possible
     failed: int = 0
-    errors: list[dict[str, str]] = field(default_factory=list)  # the first ones
+    errors: list[dict[str, str]] = field(default_factory=list)  # the first failures
     cursor: str = ""
     more: bool = True
 
@@ -105,7 +105,7 @@ def bulk_workflow(engine: Engine) -> tuple[Workflow[BulkInput, BulkCount], StepS
 
 
 async def _page(engine: Engine, job_id: str, asked: BulkInput, cursor: str) -> BulkCount:
-    """Do the action on the next page of runs; a repeated attempt finds most of them done."""
+    """Act on the next page of runs. A repeated attempt finds most of them done."""
     job = await engine.store.read_run(RunId(job_id))
     if job is None or job.trigger != f"bulk:{asked.action}":
         raise Permanent("this run was not started as a bulk job")
@@ -120,7 +120,7 @@ async def _page(engine: Engine, job_id: str, asked: BulkInput, cursor: str) -> B
 
     async with asyncio.TaskGroup() as group:
         for row in rows:
-            if row.workflow != NAME:  # not the jobs themselves
+            if row.workflow != NAME:  # excludes the jobs themselves
                 group.create_task(act(row))
     return count
 
@@ -128,7 +128,7 @@ async def _page(engine: Engine, job_id: str, asked: BulkInput, cursor: str) -> B
 async def _matching(
     view: Engine, job: RunRow, asked: BulkInput, cursor: str
 ) -> tuple[list[RunRow], str, bool]:
-    """Return the runs of the next page, newest first, that are older than the job; and its end."""
+    """Return the next page of matching runs that are older than the job, and where it ends."""
     if not asked.ids:
         before = cursor or job.id
         filter = cast(ListOptions, {**asked.filter, "before": before, "limit": _PAGE})
@@ -148,7 +148,7 @@ async def _act(run: RunHandle[Any], row: RunRow, asked: BulkInput, count: BulkCo
         else:
             count.unchanged += 1
     except StoreError:
-        raise  # the page is tried again
+        raise  # the step is retried with the same page
     except StepwellError as error:
         count.failed += 1
         if len(count.errors) < _ERRORS_KEPT:
@@ -191,21 +191,21 @@ _ACTIONS: dict[str, Callable[[RunHandle[Any], RunRow, BulkInput], Awaitable[bool
 
 
 class BulkJobs:
-    """Starts jobs, and works on them: with a worker of its own, begun with the first job."""
+    """Starts jobs, and runs them on a worker of its own, which begins with the first job."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.workflow, self._step = bulk_workflow(engine)
         self._wanted = asyncio.Event()
-        self._workers: list[Worker] = []  # one, once there was a job
+        self._workers: list[Worker] = []  # started with the first job
 
     def want(self) -> None:
-        """Begin to work, if nobody has yet."""
+        """Start the worker, if it has not started."""
         self._wanted.set()
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Work on jobs while the block runs: those that a server left, and new ones."""
+        """Run jobs while the block runs: new ones, and those that a stopped server left."""
         self._wanted, self._workers = asyncio.Event(), []
         async with asyncio.TaskGroup() as group:
             working = group.create_task(self._work())
@@ -217,7 +217,9 @@ class BulkJobs:
                 working.cancel()
 
     async def _work(self) -> None:
-        if isinstance(self._engine.store, SealedStore):  # jobs are runs, whose payloads it cannot read
+        if isinstance(
+            self._engine.store, SealedStore
+        ):  # jobs are runs, and their payloads cannot be read here
             return
         await self._look_for_jobs()
         await self._wanted.wait()
@@ -226,14 +228,16 @@ class BulkJobs:
             await worker.open()
             self._workers.append(worker)
             await worker.run()
-        except Exception:  # the API goes on; another server, or this one after a restart, takes the jobs
+        except (
+            Exception
+        ):  # the API keeps working; another server, or this one after a restart, takes the jobs
             _log.exception("bulk jobs stopped on this server")
 
     async def _look_for_jobs(self) -> None:
         store = self._engine.store
         try:
             uses = await store.read_queues("", now=await store.now())
-        except StepwellError:  # the next job finds out
+        except StepwellError:  # the next job tries again
             return
         if any(use.queue == QUEUE for use in uses):
             self._wanted.set()
@@ -278,9 +282,9 @@ class BulkJobView(BaseModel):
     action: str
     status: Status
     done: int
-    unchanged: int = Field(description="runs that were so before, or cannot be so")
+    unchanged: int = Field(description="runs that the action did not change or does not apply to")
     failed: int
-    total: int | None = Field(description="known if the runs were named")
+    total: int | None = Field(description="known if the runs are given by ids")
     errors: list[dict[str, str]] = Field(description="the first ones: run, code, message")
 
 
@@ -313,7 +317,7 @@ async def bulk_release(request: Request, body: BulkBody, key: Key = None) -> Bul
 
 
 async def get_bulk_job(request: Request, job_id: JobPath) -> BulkJobView:
-    """Return how far a job is. It is a run: cancel it as one."""
+    """Return how far a job is. A job is a run: cancel it like one."""
     run, row = await caller_of(request).run(job_id)
     if row.workflow != NAME:
         raise Refusal(404, "NOT_A_BULK_JOB", f"run {job_id} is not a bulk job", field="job_id")

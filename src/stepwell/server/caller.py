@@ -43,7 +43,7 @@ class Caller:
         return (await self.run(run_id))[0]
 
     def who(self, by: str) -> str:
-        """Return who does it: the caller; in local mode anybody the caller names."""
+        """Return who acts: the caller, or in local mode the person that the caller names."""
         if by and by != self.principal.name and not self.principal.local:
             raise Refusal(
                 403,
@@ -54,8 +54,16 @@ class Caller:
             )
         return by or self.principal.name
 
+    def at_home(
+        self, what: str, hint: str = "ask the operator of the server: a key of its own workspace may"
+    ) -> Caller:
+        """Refuse what concerns all workspaces, except in the server's own workspace."""
+        if not self.is_home:
+            raise Refusal(403, "FORBIDDEN", f"{what} are shared by all workspaces", hint=hint)
+        return self
+
     def roles(self, roles: Sequence[str]) -> Sequence[str]:
-        """Return the roles that count for an approval: the caller's; in local mode those it names."""
+        """Return the roles that count for an approval: the caller's, or in local mode the given ones."""
         if roles and not self.principal.local:
             raise Refusal(
                 403, "FORBIDDEN", "roles come from the key", hint="leave `roles` out", field="roles"

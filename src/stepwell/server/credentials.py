@@ -1,9 +1,9 @@
 """Credentials: the one place where the text of a key, session or link is opened.
 
-A row is kept for half a second: a client that calls often costs few reads, and every server refuses a revoked
-key within a second. Failures are counted by address and by credential. After 20 in a minute
-nothing more is looked up, except for credentials that were used from that address before: guessing must not
-lock out those who share it.
+A row is cached for half a second: a client that calls often costs few reads, and every server refuses a
+revoked key within a second. Failures are counted by address and by credential. After 20 in a minute nothing
+more is looked up, except for credentials that were used from that address before: guessing must not lock
+out others who share the address.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Credentials:
         return row
 
     async def open_link(self, text: str, address: str) -> Credential:
-        """Return the live link of this text. Who has it may know why it no longer opens anything."""
+        """Return the live link of this text. Its holder may learn why it no longer opens anything."""
         row = await self._known(text, "link", address)
         if row.revoked_at is not None:
             when = datetime.fromtimestamp(row.revoked_at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

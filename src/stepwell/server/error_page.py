@@ -1,6 +1,6 @@
-"""ErrorPage: what the codes of problems mean, as a page of this server, so that it needs no other site.
+"""ErrorPage: the error codes explained, as a page of this server, so that it needs no other site.
 
-The text is docs/errors.md: a wheel carries a copy beside this module. Each code is an anchor of the page.
+The text is docs/errors.md; a wheel carries a copy beside this module. Each code is an anchor of the page.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _page() -> str:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Write headings, tables, lists and paragraphs: the parts that the text is made of."""
+    """Render headings, tables, lists and paragraphs, which is all that the text contains."""
     anchors: set[str] = set()
     for block in re.split(r"\n{2,}", text.strip()):
         lines = block.splitlines()
@@ -76,13 +76,13 @@ def _rows(lines: list[str], anchors: set[str]) -> Iterator[str]:
     for n, line in enumerate(lines):
         cells = line.strip().strip("|").split("|")
         kind = "th" if n == 0 else "td"
-        if n != 1:  # the line below the head
+        if n != 1:  # the line below the table's head
             shown = (f"<{kind}>{_inline(cell.strip(), anchors)}</{kind}>" for cell in cells)
             yield f"<tr>{''.join(shown)}</tr>\n"
 
 
 def _inline(text: str, anchors: set[str]) -> str:
-    """Write code as code, the first of each error code as an anchor, and links as their text."""
+    """Render code spans (the first error code of each as an anchor), and links as their text."""
     parts = _LINK.sub(r"\1", text).split("`")
     return "".join(_as_code(part, anchors) if n % 2 else html.escape(part) for n, part in enumerate(parts))
 

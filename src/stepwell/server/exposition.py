@@ -1,6 +1,6 @@
-"""Exposition: what a process measured, in the text format of Prometheus.
+"""Exposition: measurements in the text format of Prometheus.
 
-Labels are never data of a workspace: a queue has its name only if a worker serves it, and no label names a
+Labels never contain data of a workspace: a queue is named only if a worker serves it, and no label names a
 workflow, a step or a key.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stepwell.telemetry import Histogram
+from stepwell.telemetry.measures import Histogram
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
@@ -16,7 +16,7 @@ Labels = Mapping[str, str]
 
 
 class Exposition:
-    """Gathers metrics, then writes them as one text."""
+    """Collects metrics, and writes them as one text."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

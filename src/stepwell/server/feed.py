@@ -1,4 +1,4 @@
-"""Feed: the log of one run as it grows. Server-sent events and rooms read it."""
+"""Feed: the log of one run as it grows, for server-sent events and rooms."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stepwell.domain.status import Status
 from stepwell.server.live import Streams
 
 _PAGE = 200
-_ROW_BYTES = 512  # more than a codec adds to a payload
-_PAGE_BYTES = 64 * 1024  # of payloads, for each reader: one that is slow holds no more
+_ROW_BYTES = 512  # bytes; more than a codec adds to a payload
+_PAGE_BYTES = 64 * 1024  # bytes of payloads that are held for a slow reader
 
 
 class News(NamedTuple):
@@ -21,11 +21,11 @@ class News(NamedTuple):
 
     rows: Sequence[LogRow]
     status: Status
-    ended: bool  # nothing follows
+    ended: bool  # whether this is the end
 
 
 async def run_feed(engine: Engine, run_id: str, after: int, streams: Streams) -> AsyncGenerator[News, None]:
-    """Produce the events of a run after a seq, as they come, until its end or that of the server."""
+    """Yield the events of a run after a seq as they arrive, until the run or the server ends."""
     run, watch = engine.handle(run_id), streams.watching(engine.notifier.watch(RunId(run_id)))
     reported: Status | None = None
     with engine.notifier.following(RunId(run_id)):
@@ -47,5 +47,5 @@ async def run_feed(engine: Engine, run_id: str, after: int, streams: Streams) ->
 
 
 def _may_be_cut(rows: Sequence[LogRow]) -> bool:
-    """Whether the page may have ended for its bytes: they were counted as stored, perhaps encoded."""
+    """Return whether the size limit may have ended the page. Sizes were counted as stored, maybe encoded."""
     return 2 * sum(len(row.payload) + _ROW_BYTES for row in rows) >= _PAGE_BYTES

@@ -1,4 +1,4 @@
-"""Routes of graphs beside the library: node types for an editor, drawings, test runs of unsaved graphs."""
+"""Routes of graphs besides the library: node types for an editor, drawings, test runs of unsaved graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stepwell.server.workflows import Name
 
 
 class NodeTypeView(BaseModel):
-    """A type of node, and what an editor needs of it."""
+    """A type of node, described for an editor."""
 
     name: str
     role: str
@@ -77,7 +77,7 @@ async def draw_workflow(
 
 
 async def try_graph(request: Request, body: TryBody, key: Key = None) -> views.RunStarted:
-    """Start a test run of a graph that is not saved; its pinned data is used."""
+    """Start a test run of an unsaved graph. Its pinned data is used."""
     caller = caller_of(request)
     run = await caller.engine.start_graph(
         body.graph,

@@ -1,4 +1,4 @@
-"""Guard: the outermost layer. Checks where a request comes from, and sets the headers of every answer."""
+"""Guard: the outermost layer. It checks where a request comes from, and sets headers on every answer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Guard:
 
 
 async def deny(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request with its problem; refuse a socket with it, where the listener can send one."""
+    """Answer a request with its problem. Refuse a socket with it, if the listener can send one."""
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
@@ -70,7 +70,7 @@ async def deny(error: Exception, scope: Scope, receive: Receive, send: Send) -> 
 
 
 def _hops(headers: Headers) -> int:
-    """How many runs led to this request; a run says so of its calls."""
+    """Return how many runs led to this request. A run says so in its calls."""
     text = headers.get(DEPTH, "0")
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else HOPS_MAX + 1
     if count > HOPS_MAX:
@@ -84,7 +84,7 @@ def _hops(headers: Headers) -> int:
 
 
 def _check_framing(headers: Headers) -> None:
-    """Refuse a request with two lengths: a proxy before us may believe the other one."""
+    """Refuse a request with two lengths: a proxy in front of us may use the other one."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(
             400,

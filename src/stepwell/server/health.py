@@ -1,4 +1,4 @@
-"""Whether the server lives and is ready, and the launch address. The only routes without a caller."""
+"""Health: whether the server lives and is ready; and the launch address. These routes need no caller."""
 
 from __future__ import annotations
 

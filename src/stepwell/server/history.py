@@ -1,4 +1,4 @@
-"""Routes that read the past of a run: events, state, checkpoints, documents, waits, and why it waits."""
+"""Routes of a run's past: events, state, checkpoints, documents, waits, and why it waits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PAGE_MAX = 1000
 _PAGE_BYTES = 8 * 1024 * 1024  # of payloads: about as much is read for a page, however large they are
 _FILTERED = 100  # events that are read at once where their size is not known before
 _SEQ_MAX = 2**53 - 1
-_SLICE = 5.0  # a waiting request looks this often whether the server stops
+_SLICE = 5.0  # seconds after which a waiting request checks whether the server stops
 Seq = Annotated[int | None, Query(ge=1, le=_SEQ_MAX, description="after this event; now if left out")]
 EventSeq = Annotated[int, Path(ge=1, le=_SEQ_MAX)]
 
@@ -61,7 +61,10 @@ async def list_events(
     ] = None,
     path: Annotated[str, Query(max_length=2000, description="only events about it, as in the steps")] = "",
 ) -> views.EventPage:
-    """List the events of a run, oldest first. A filtered page may have fewer than there are: see `more`."""
+    """List the events of a run, oldest first.
+
+    A filtered page may be shorter than its limit although more follow: see `more`.
+    """
     caller = caller_of(request)
     await caller.handle(run_id)
     kinds = sorted({kind for kind in KIND.values() if not {*(type or ())}.isdisjoint(types_of(kind))})
@@ -111,7 +114,7 @@ class StepView(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     order: int = Field(description="1, 2, 3 ... of the beginning")
-    path: str = Field(description="as in the events")
+    path: str = Field(description="the same path as in the events")
     name: str
     kind: str = Field(description="step, wait, timer, child, transition or node")
     status: str
@@ -128,9 +131,9 @@ class StepPage(BaseModel):
 
 
 class DecisionView(BaseModel):
-    """What somebody decided."""
+    """An answer to a wait."""
 
-    path: str = Field(description="of the wait")
+    path: str = Field(description="path of the wait")
     by: str
     at: datetime
     decision: str = Field(description="approved, denied, or the transition that was chosen")
@@ -142,7 +145,7 @@ class DecisionList(BaseModel):
 
 
 async def list_decisions(request: Request, run_id: RunPath) -> DecisionList:
-    """List who decided what a run waited for, oldest first."""
+    """List who decided what in a run, oldest first."""
     run = await caller_of(request).handle(run_id)
     return DecisionList(
         decisions=[
@@ -164,7 +167,7 @@ async def list_steps(
     *,
     after: Annotated[int, Query(ge=0, le=_SEQ_MAX, description="order of the last step you have")] = 0,
     limit: Annotated[int, Query(ge=1, le=_PAGE_MAX)] = 200,
-    values: Annotated[bool, Query(description="with what they read and wrote")] = True,
+    values: Annotated[bool, Query(description="include what the entries read and wrote")] = True,
 ) -> StepPage:
     """List what a run did, in one shape for all styles: its trace."""
     run = await caller_of(request).handle(run_id)
@@ -269,7 +272,7 @@ async def list_waits(
     name: Annotated[str, Query(max_length=1000, description="only the wait with this name or path")] = "",
     wait: Wait = "",
 ) -> views.WaitList:
-    """List what a run waits for. With a name and `wait`, wait until it waits there."""
+    """List what a run waits for. With a name and `wait`, return when the run waits there."""
     run = await caller_of(request).handle(run_id)
     if name:
         reached = await _wait_named(request, run, name, wait_seconds(wait))
@@ -278,7 +281,7 @@ async def list_waits(
 
 
 async def _wait_named(request: Request, run: RunHandle[Any], name: str, limit: float) -> OpenWait | None:
-    """Return the wait when the run reaches it; None after the time, or when the server stops."""
+    """Return the wait once the run reaches it, or None when the time is over or the server stops."""
     left = max(limit, 0.001)
     while left > 0 and not request.app.state.streams.draining:
         try:
@@ -289,7 +292,7 @@ async def _wait_named(request: Request, run: RunHandle[Any], name: str, limit: f
 
 
 async def get_overview(request: Request, run_id: RunPath) -> views.OverviewView:
-    """Return a run in a few numbers: its time and its steps."""
+    """Return the times and the number of steps of a run."""
     overview = await (await caller_of(request).handle(run_id)).overview()
     fields = asdict(overview) | {"suspended_at": views.moment(overview.suspended_at)}
     return views.OverviewView(**fields)

@@ -1,7 +1,7 @@
 """The body of a request: read up to a limit, then parsed strictly.
 
-Parsers differ in what they make of duplicate keys, large numbers and deep nesting, so none of these is
-let in: what is stored means the same to every reader.
+Parsers treat duplicate keys, large numbers and deep nesting differently. None of these are accepted, so
+what is stored means the same to every reader.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _too_deep() -> Refusal:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        seen: set[str] = set()  # counting each name would take a minute for 100,000 of them
+        seen: set[str] = set()  # counting each name would take a minute for 100,000 names
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise Refusal(
             400, "JSON_DUPLICATE_KEY", f"the key {excerpt(twice)} is there twice", field=twice[:100]

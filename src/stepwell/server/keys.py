@@ -1,4 +1,4 @@
-"""Routes of access: who calls, and the API keys of the workspace."""
+"""Routes of access: who the caller is, and the API keys of the workspace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def get_me(request: Request) -> views.MeView:
 
 
 async def create_key(request: Request, body: KeyBody) -> views.KeyCreated:
-    """Create a key of this workspace. Its text is in this answer only."""
+    """Create a key of this workspace. Only this answer contains its text."""
     caller = caller_of(request)
     new = await caller.engine.keys.create(
         body.name,
@@ -72,7 +72,7 @@ async def revoke_key(
     key_id: KeyPath,
     by: Annotated[str, Query(max_length=500, description="local mode only: who revokes it")] = "",
 ) -> views.KeyRevoked:
-    """Make a key useless: here at once, on other servers within a second."""
+    """Revoke a key. This server refuses it at once, other servers within a second."""
     caller = caller_of(request)
     revoked = await caller.engine.keys.revoke(key_id, by=caller.who(by))
     access: Access = request.app.state.access

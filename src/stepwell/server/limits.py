@@ -15,7 +15,7 @@ from stepwell.authoring.graphs.format.definition import GraphSettings
 from stepwell.authoring.graphs.format.input_limits import EDGES_MAX, NODES_HARD_MAX
 from stepwell.authoring.graphs.nodes.code import CODE_SECONDS
 from stepwell.authoring.graphs.nodes.containers import ITEMS_MAX
-from stepwell.client.links import LASTING
+from stepwell.client.approval_links import LASTING
 from stepwell.client.rates import LIMIT_MAX, SECONDS_MAX, RatePer
 from stepwell.domain.duration import seconds
 from stepwell.domain.limits import Limit
@@ -29,10 +29,11 @@ from stepwell.server.runs import IMPORT_MAX, PAGE_MAX, RequestBody
 from stepwell.store.base import INBOX_MAX
 
 Kind = Literal["workspace", "workflow", "queue", "key"]
+_OWN_LIMITS = "limit your workflows instead"
 
 
 class LimitView(BaseModel):
-    """At most `limit` runs of a workspace, workflow, queue or key are active at once."""
+    """At most `limit` runs of a workspace, workflow, queue or key may be active at once."""
 
     kind: str = Field(examples=["workflow"])
     name: str = Field(examples=["fulfil"])
@@ -42,7 +43,7 @@ class LimitView(BaseModel):
 
 
 class RateView(BaseModel):
-    """At most `limit` starts in any `seconds`, of each workflow or by each user, in every workspace."""
+    """At most `limit` runs may be started in any `seconds`, per workflow or per user, in all workspaces."""
 
     per: str = Field(examples=["user"])
     limit: int | None = Field(description="null: no rate, whatever the server was given")
@@ -74,7 +75,7 @@ class RateBody(RequestBody):
 
 
 async def list_limits(request: Request) -> LimitList:
-    """List the limits and start rates that are set, and the largest sizes and times."""
+    """List the limits and start rates, and the largest sizes and times that this server accepts."""
     caller = caller_of(request)
     engine = caller.engine
     limits = [limit for limit in await engine.limits() if caller.is_home or limit.kind != "queue"]
@@ -87,7 +88,7 @@ async def list_limits(request: Request) -> LimitList:
 
 
 async def _rates(caller: Caller) -> list[RateView]:
-    """Those set in the database, and those given to this server that they do not replace."""
+    """Return the rates in the database, and those of this server that they do not replace."""
     stored = [RateView(**rate._asdict()) for rate in await caller.engine.start_rates()]
     known = {(rate.per, rate.seconds) for rate in stored}
     given = [rate for rate in caller.engine.rates.given if (rate.per, rate.seconds) not in known]
@@ -135,8 +136,8 @@ def _seconds(engine: Engine) -> dict[str, float | None]:
 
 
 async def put_start_rate(request: Request, body: RateBody) -> RateView:
-    """Set or replace a start rate of all workspaces; other servers and workers follow within five seconds."""
-    caller = _home(caller_of(request), "start rates")
+    """Set or replace a start rate of all workspaces. Other servers and workers follow within five seconds."""
+    caller = caller_of(request).at_home("start rates", _OWN_LIMITS)
     by = caller.who(body.by)
     await caller.engine.set_start_rate(body.per, body.limit, seconds=body.seconds, by=by)
     return RateView(per=body.per, limit=body.limit, seconds=body.seconds, by=by)
@@ -148,15 +149,15 @@ async def drop_start_rate(
     seconds: Annotated[float, Query(gt=0, le=SECONDS_MAX)] = 60.0,
     by: Annotated[str, Query(max_length=500, description="local mode only: who removes it")] = "",
 ) -> RateView:
-    """Remove a start rate; those given to servers and workers apply again."""
-    caller = _home(caller_of(request), "start rates")
+    """Remove a start rate. Those that servers and workers were given apply again."""
+    caller = caller_of(request).at_home("start rates", _OWN_LIMITS)
     if not await caller.engine.drop_start_rate(per, seconds=seconds, by=caller.who(by)):
         raise Refusal(404, "LIMIT_NOT_FOUND", f"no start rate is set per {per} in {seconds:g} s")
     return RateView(per=per, limit=None, seconds=seconds)
 
 
 async def put_limit(request: Request, body: LimitBody) -> LimitView:
-    """Set or replace a limit; active runs are not stopped."""
+    """Set or replace a limit. Active runs are not stopped."""
     caller = _allowed(caller_of(request), body.kind)
     by = caller.who(body.by)
     await caller.engine.set_limit(body.kind, body.name, body.limit, hold=body.hold, by=by)
@@ -169,7 +170,7 @@ async def drop_limit(
     name: Annotated[str, Query(max_length=500)] = "",
     by: Annotated[str, Query(max_length=500, description="local mode only: who removes it")] = "",
 ) -> LimitView:
-    """Remove a limit; those that runs were started with apply again."""
+    """Remove a limit. Limits that runs were started with apply again."""
     caller = _allowed(caller_of(request), kind)
     if not await caller.engine.drop_limit(kind, name, by=caller.who(by)):
         raise Refusal(404, "LIMIT_NOT_FOUND", f"no limit is set for {kind} {name}".rstrip())
@@ -177,16 +178,7 @@ async def drop_limit(
 
 
 def _allowed(caller: Caller, kind: Kind) -> Caller:
-    return _home(caller, "queues") if kind == "queue" else caller
-
-
-def _home(caller: Caller, what: str) -> Caller:
-    """Refuse to change what all workspaces share, except for the server's own workspace."""
-    if not caller.is_home:
-        raise Refusal(
-            403, "FORBIDDEN", f"{what} are shared by all workspaces", hint="limit your workflows instead"
-        )
-    return caller
+    return caller.at_home("queues", _OWN_LIMITS) if kind == "queue" else caller
 
 
 def _view(limit: Limit) -> LimitView:

@@ -1,7 +1,7 @@
 """The listener: a socket, and uvicorn on it until a signal comes.
 
-A stop goes in this order: no new connections, streams end with a hint where to resume, requests finish,
-then the engine closes and its runs are parked.
+It stops in this order: no new connections, streams end with a hint where to resume, requests finish, then
+the engine closes and its runs are parked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Listener(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=_GRACE,
-                ws="websockets-sansio",  # holds back what a reader does not take
+                ws="websockets-sansio",  # holds back data that a reader does not take
                 ws_max_size=MESSAGE_MAX,
                 ws_max_queue=8,
                 ws_per_message_deflate=False,
@@ -55,7 +55,7 @@ class Listener(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started and self._announce is not None:
-            self._announce()  # from here on a signal ends it in order
+            self._announce()  # from here on, a signal stops it in order
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._served.drain()
@@ -73,12 +73,12 @@ class Listener(uvicorn.Server):
     ) -> None:
         """Open the engine, serve until a signal comes, and close the engine; its own errors are raised.
 
-        `ready` is called as soon as it serves, with the address of the metrics, '' without them.
+        `ready` is called once it serves, with the address of the metrics, or ''.
         """
         async with engine, MetricsPort(engine, self._served.state.metrics).listening(metrics) as shown:
             await engine.check_key()
             self._announce = partial(ready, shown)
-            engine.begin_notices()
+            engine.begin_notifications()
             engine.begin_probe()
             await self.serve(sockets=[listener])
 

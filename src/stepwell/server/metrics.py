@@ -1,7 +1,7 @@
-"""Metrics: the port on which a process shows what it measures, apart from the API.
+"""Metrics: a port that shows what a process measures, apart from the API.
 
-It serves `/metrics`, `/healthz` and `/readyz` to anybody who reaches it, so it listens on loopback unless an
-operator names another address. It needs no web framework: a worker has it too.
+It serves `/metrics`, `/healthz` and `/readyz` to anybody who reaches it, so it listens on loopback unless
+an operator names another address. It needs no web framework: a worker has it too.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from importlib.metadata import version
 from typing import NamedTuple, Protocol
 
 from stepwell.app import Engine
-from stepwell.domain.alerts import WHATS, Alert, incidents_of, settings_of
+from stepwell.domain.alerts import ALERT_KINDS, Alert, incidents_of, settings_of
 from stepwell.domain.queues import QueueUse
 from stepwell.errors import SettingsInvalid, StepwellError
-from stepwell.notices.sender import OUTCOMES
+from stepwell.notifications.sender import OUTCOMES
 from stepwell.server.exposition import MEDIA_TYPE, Exposition
 from stepwell.server.readiness import NotReady, check_ready
-from stepwell.telemetry import Histogram
+from stepwell.telemetry.measures import Histogram
 
-_READ_SECONDS = 5.0  # queues are counted at most this often
-_WAIT_SECONDS = 2.0  # for the database; then the rest is shown without it
+_READ_SECONDS = 5.0  # seconds; queues are counted at most this often
+_WAIT_SECONDS = 2.0  # seconds for the database, after which the rest is shown without it
 _LAG_SECONDS = 0.25
 _HEAD_MAX = 8192
-_OTHER = "other"  # queues that no worker serves: anybody may name one
+_OTHER = "other"  # the label of all queues that no worker serves, whose names anybody can invent
 _log = logging.getLogger("stepwell.metrics")
 
 
 class Requests:
-    """Requests to the API, by route and kind of answer."""
+    """Requests to the API, by route and status."""
 
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, str], Histogram] = {}
@@ -48,13 +48,13 @@ class OpenStreams(Protocol):
 
 
 class _Reading(NamedTuple):
-    """What the database says."""
+    """Figures from the database."""
 
     up: bool
     queues: dict[str, QueueUse]
     workers: int
     now: float
-    incidents: dict[str, int]  # open ones, by what the alert is about
+    incidents: dict[str, int]  # open incidents, by what the alert is about
 
 
 class Metrics:
@@ -120,7 +120,7 @@ class Metrics:
         shown.gauge(
             "stepwell_alerts_open",
             "Open incidents of alerts.",
-            [({"what": what}, reading.incidents.get(what, 0)) for what in WHATS],
+            [({"what": what}, reading.incidents.get(what, 0)) for what in ALERT_KINDS],
         )
         loop = self._engine.notice_loop
         if loop is not None:
@@ -211,7 +211,7 @@ class MetricsPort:
 
     @asynccontextmanager
     async def listening(self, where: tuple[str, int] | None) -> AsyncIterator[str]:
-        """Listen there while the block runs; yields the address. None: nobody asked for it."""
+        """Listen there while the block runs; yield the address. None: metrics are off."""
         if where is None:
             yield ""
             return
@@ -238,7 +238,7 @@ class MetricsPort:
                 writer.write(await self._answer(head.split(b"\r\n", 1)[0]))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # nobody, or nothing that we answer
+            pass  # an empty or unknown request
         finally:
             writer.close()
 

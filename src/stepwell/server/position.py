@@ -1,4 +1,4 @@
-"""Position: where a run is or how it ended, read from the end of its log where its row does not say it."""
+"""Position: where a run is or how it ended, read from the end of its log if its row does not say it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stepwell.domain.commit import LogRow
 from stepwell.domain.status import Status
 from stepwell.server import views
 
-LOOKED_AT = 24  # events at the end of a log
-RUNS_MAX = 50  # runs of one page whose logs are looked at
-QUEUED_MAX = 12  # queued runs of one page that are asked why
+LOOKED_AT = 24  # events to read from the end of a log
+RUNS_MAX = 50  # runs of one page whose logs are read
+QUEUED_MAX = 12  # queued runs of one page to explain
 READ = frozenset({Status.RUNNING, Status.FAILED, Status.TIMED_OUT, Status.CANCELLED})
 
 _WORKED = {
@@ -23,7 +23,7 @@ _WORKED = {
 
 
 def position_of(rows: Sequence[LogRow]) -> views.PositionView | None:
-    """Read the end of a log, newest first, until both the place and the progress are known."""
+    """Read a log from its end until both the place and the progress are known."""
     if rows and rows[-1].kind == "cancelled":
         return views.PositionView(path="", attempt=0, text=_cancelled(rows))
     position: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def position_of(rows: Sequence[LogRow]) -> views.PositionView | None:
 
 
 def _cancelled(rows: Sequence[LogRow]) -> str:
-    """Say who cancelled a run and why: its end says it, or the request before it if a worker had the run."""
+    """Return who cancelled a run and why: from its end, or from the request if a worker had the run."""
     facts = [_fact(row) for row in reversed(rows) if row.kind in {"cancelled", "cancel_requested"}]
     by = next((str(fact["by"]) for fact in facts if fact.get("by")), "")
     reason = next((str(fact["reason"]) for fact in facts if fact.get("reason")), "")

@@ -50,7 +50,7 @@ class TrustedProxy:
         self._workspace = workspace
 
     def principal(self, request: HTTPConnection) -> Principal | None:
-        """Return whom the proxy signed in; None: the request is not the proxy's, or names nobody."""
+        """Return whom the proxy signed in. None: the request is not from the proxy, or names nobody."""
         names = request.headers.getlist(self._user_header)
         if len(names) != 1 or not self._is_proxy(peer_of(request.scope)):
             return None  # two names: somebody smuggled one past the proxy

@@ -37,7 +37,7 @@ By = Annotated[str, Query(max_length=500, description="local mode only: who does
 
 
 class CollectionBody(RequestBody):
-    """What a collection is. What is left out has its default: this is the whole definition."""
+    """A collection. This is the whole definition: what is left out gets its default."""
 
     definition: Any = Field(
         default=True, alias="schema", description="JSON Schema of its records", examples=[{"type": "object"}]
@@ -118,7 +118,7 @@ class RestoreBody(RequestBody):
 
 
 class RecordsRestored(BaseModel):
-    written: int = Field(description="those whose id was there stayed as they are")
+    written: int = Field(description="records written; those whose id existed stayed as they were")
 
 
 # Collections
@@ -172,7 +172,7 @@ async def drop_collection(
     with_records: Annotated[bool, Query(description="delete its records, too")] = False,
     by: By = "",
 ) -> CollectionDropped:
-    """Delete a collection. One with records stays, unless they are to be deleted with it."""
+    """Delete a collection. If it has records, it is kept unless they are to be deleted too."""
     caller = caller_of(request)
     done = await caller.engine.records.drop(collection, with_records=with_records, by=caller.who(by))
     return CollectionDropped(name=collection, changed=done)
@@ -195,7 +195,7 @@ async def find_records(
     cursor: Annotated[str, Query(max_length=500)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> RecordPage:
-    """Find records by indexed fields, oldest first; without `where` list them all."""
+    """Find records by indexed fields, oldest first. Without `where`, list all."""
     caller = caller_of(request)
     purpose = ("records", caller.principal.workspace, collection, where)
     before = cursors.read_text(cursor, *purpose) if cursor else ""
@@ -226,7 +226,7 @@ async def get_record_by_key(
 async def create_record(
     request: Request, response: Response, collection: CollectionPath, body: NewRecordBody
 ) -> RecordView:
-    """Create a record; with an `id`, the same data may be sent again."""
+    """Create a record. With an `id`, the same data may be sent again."""
     records = caller_of(request).engine.records
     return _tagged(response, await records.create(collection, body.data, id=body.id))
 
@@ -240,7 +240,7 @@ async def update_record(
     body: RecordDataBody,
     if_match: IfMatch = None,
 ) -> RecordView:
-    """Set the fields that the body names; the others stay."""
+    """Set the fields in the body. The others stay."""
     records, version = caller_of(request).engine.records, _version(if_match)
     return _tagged(response, await records.update(collection, record_id, body.data, version=version))
 
@@ -254,7 +254,7 @@ async def replace_record(
     body: RecordDataBody,
     if_match: IfMatch = None,
 ) -> RecordView:
-    """Let a record have the fields of the body, and no others."""
+    """Give a record the fields of the body, and no others."""
     records, version = caller_of(request).engine.records, _version(if_match)
     record = await records.update(collection, record_id, body.data, version=version, whole=True)
     return _tagged(response, record)
@@ -263,14 +263,14 @@ async def replace_record(
 async def delete_record(
     request: Request, collection: CollectionPath, record_id: RecordPath, if_match: IfMatch = None
 ) -> RecordDeleted:
-    """Delete a record; with If-Match, only if it has that version."""
+    """Delete a record. With If-Match, only if it has that version."""
     records = caller_of(request).engine.records
     done = await records.delete(collection, record_id, version=_version(if_match))
     return RecordDeleted(id=record_id, changed=done)
 
 
 async def restore_records(request: Request, collection: CollectionPath, body: RestoreBody) -> RecordsRestored:
-    """Write records with their ids, versions and times, such as those of an export."""
+    """Write records with their ids, versions and times, as an export has them."""
     records = [
         Record(
             collection=collection,
@@ -322,7 +322,7 @@ def _json(text: str, name: str) -> Any:
 
 
 def _version(if_match: str | None) -> int:
-    """Return the version in an If-Match header; a header that cannot match must not overwrite."""
+    """Return the version in an If-Match header. A header that cannot be read is an error."""
     if if_match is None or if_match == "*":
         return 0
     match = re.fullmatch(r'"([1-9][0-9]{0,14})"', if_match)

@@ -1,6 +1,6 @@
-"""Refusal: a request that is turned away at the door, and every error as problem+json.
+"""Refusal: turns every error into problem+json.
 
-An answer never holds a stack trace, SQL or a path of the server. An unexpected error is logged with its
+An answer never contains a stack trace, SQL or a path of the server. An unexpected error is logged with its
 request id, and the caller gets that id.
 """
 
@@ -35,7 +35,7 @@ STATUS: dict[type[StepwellError], int] = {
     errors.UnknownWorkflow: 404,
     errors.RunNotFound: 404,
     errors.KeyNotFound: 404,
-    errors.Unsigned: 401,
+    errors.InvalidSignature: 401,
     errors.WorkerNotFound: 404,
     errors.TriggerNotFound: 404,
     errors.RecursionLimit: 429,

@@ -1,4 +1,4 @@
-"""Kinds of routes: what anybody may call, what reads, and what changes something."""
+"""Kinds of routes: anonymous ones, those that read, and those that change something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepwell.server.table import Route
 
 API = "/api/v1"
 RUN = f"{API}/runs/{{run_id}}"
-WHY = {"reason": "the payment service was down"}  # the example of routes that take one
+WHY = {"reason": "the payment service was down"}  # the example reason in the documentation
 Handler = Callable[..., Awaitable[Any]]
 
 

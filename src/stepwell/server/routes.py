@@ -6,16 +6,18 @@ from typing import Any
 
 from stepwell.server import (
     alerts,
+    approval_links,
+    audit,
     bulk,
+    database,
     deliveries,
     error_page,
     graphs,
     health,
     history,
+    holds,
     keys,
     limits,
-    links,
-    operation,
     rooms,
     run_operations,
     runs,
@@ -24,6 +26,7 @@ from stepwell.server import (
     sessions,
     stream,
     views,
+    workers,
     workflows,
 )
 from stepwell.server.json_body import DEFINITION_MAX
@@ -53,7 +56,7 @@ ANONYMOUS = (
     anonymous("/healthz", health.healthz),
     anonymous("/readyz", health.readyz),
     anonymous(DOCS, error_page.explain_errors, answers=_TEXT),
-    # These open their own kind of credential: a key to sign in with, and an approval link.
+    # These open credentials of their own: the key of a sign-in, and an approval link.
     Route(
         method="POST",
         path=f"{API}/session",
@@ -70,7 +73,7 @@ ANONYMOUS = (
     Route(
         method="GET",
         path=f"{API}/approval",
-        handler=links.get_approval,
+        handler=approval_links.get_approval,
         scope=None,
         workspace="principal",
         audited=False,
@@ -81,7 +84,7 @@ ANONYMOUS = (
     Route(
         method="POST",
         path=f"{API}/approval",
-        handler=links.decide_approval,
+        handler=approval_links.decide_approval,
         scope=None,
         workspace="principal",
         audited=True,
@@ -90,7 +93,7 @@ ANONYMOUS = (
         errors=(401, 404, 409, 410, 429),
         example={"answer": True, "reason": "it is paid"},
     ),
-    # Its webhook checks the signature of the request, in the workspace that the path names.
+    # The webhook checks the request's signature, in the workspace that the path names.
     Route(
         method="POST",
         path="/hooks/{workspace}/{token}",
@@ -398,7 +401,7 @@ ACCESS = (
     change(
         "POST",
         f"{RUN}/links",
-        links.create_link,
+        approval_links.create_link,
         "admin",
         "access",
         status=201,
@@ -501,23 +504,23 @@ BULK = (
 )
 
 OPERATION = (
-    read(f"{API}/about", operation.about, "operation"),
-    read(f"{API}/workers", operation.list_workers, "operation"),
+    read(f"{API}/about", database.about, "operation"),
+    read(f"{API}/workers", workers.list_workers, "operation"),
     change(
         "POST",
         f"{API}/workers/{{worker_id}}/drain",
-        operation.drain_worker,
+        workers.drain_worker,
         "admin",
         "operation",
         example={"reason": "a new release"},
     ),
-    read(f"{API}/queues", operation.list_queues, "operation"),
-    read(f"{API}/holds", operation.list_holds, "operation"),
-    change("POST", f"{API}/holds", operation.hold_scope, "admin", "operation", example=_HOLD),
-    change("POST", f"{API}/holds/release", operation.release_scope, "admin", "operation", example=_HOLD),
-    admin_read(f"{API}/audit", operation.list_audit, "operation"),
-    admin_read(f"{API}/database", operation.get_database, "operation"),
-    admin_read(f"{API}/database/faults", operation.check_database, "operation"),
+    read(f"{API}/queues", workers.list_queues, "operation"),
+    read(f"{API}/holds", holds.list_holds, "operation"),
+    change("POST", f"{API}/holds", holds.hold_scope, "admin", "operation", example=_HOLD),
+    change("POST", f"{API}/holds/release", holds.release_scope, "admin", "operation", example=_HOLD),
+    admin_read(f"{API}/audit", audit.list_audit, "operation"),
+    admin_read(f"{API}/database", database.get_database, "operation"),
+    admin_read(f"{API}/database/faults", database.check_database, "operation"),
 )
 
 LIMITS = (

@@ -20,29 +20,31 @@ _LINES_MAX = 1000
 
 class SkipBody(WhoBody):
     output: Any = None
-    path: str = Field(default="", description="of the failed step, so that no other one is skipped")
+    path: str = Field(default="", description="path of the failed step, so that no other step is skipped")
 
 
 class VariableBody(WhoBody):
-    name: str = Field(min_length=1, max_length=64, description="of a variable of its graph, without `ctx.`")
+    name: str = Field(
+        min_length=1, max_length=64, description="name of a variable of its graph, without `ctx.`"
+    )
     value: Any
     id: str = Field(default="", max_length=200, description="the same id counts once")
 
 
 class ReassignBody(WhoBody):
     assignees: list[str] = Field(min_length=1, max_length=100, description="names, or role:NAME")
-    path: str = Field(default="", description="of the approval; may be left out if only one is open")
+    path: str = Field(default="", description="path of the approval; optional if only one is open")
 
 
 class RemindBody(WhoBody):
-    path: str = Field(default="", description="of the approval; may be left out if only one is open")
+    path: str = Field(default="", description="path of the approval; optional if only one is open")
 
 
 class DelayBody(WhoBody):
     to: str | float = Field(
         description="when the timer fires, from now: seconds or text; 0 for at once", examples=["10m"]
     )
-    path: str = Field(default="", description="of the timer; may be left out if only one is open")
+    path: str = Field(default="", description="path of the timer; optional if only one is open")
 
 
 class LogLineView(BaseModel):
@@ -65,13 +67,13 @@ class LogPage(BaseModel):
 
 
 class RunGlance(BaseModel):
-    """A run in a few bytes, for a page that shows it inside something else."""
+    """A run in a few bytes, for pages that embed it."""
 
     id: str
     workflow: str
     status: str
     where: str
-    seq: int = Field(description="of its last event")
+    seq: int = Field(description="seq of its last event")
     output: Any
     error: Any
 
@@ -101,7 +103,7 @@ async def skip_run(request: Request, run_id: RunPath, body: SkipBody) -> views.R
 
 
 async def set_variable(request: Request, run_id: RunPath, body: VariableBody) -> views.RunOutcome:
-    """Give a variable of a graph run that waits, or is held, another value."""
+    """Set a variable of a graph run that waits or is held."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     who = caller.who(body.by)
@@ -110,7 +112,7 @@ async def set_variable(request: Request, run_id: RunPath, body: VariableBody) ->
 
 
 async def force_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
-    """End a run at once: none of its code runs again, not even its cleanup."""
+    """End a run at once. None of its code runs again, not even its cleanup."""
     caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
     done = await run.cancel(who.reason, by=caller.who(who.by), force=True)
@@ -118,7 +120,7 @@ async def force_run(request: Request, run_id: RunPath, body: WhoBody | None = No
 
 
 async def change_delay(request: Request, run_id: RunPath, body: DelayBody) -> views.RunOutcome:
-    """Let the timer of a sleeping run fire sooner, later or at once."""
+    """Make the timer of a sleeping run fire sooner, later or at once."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     await run.change_delay(body.to, path=body.path, by=caller.who(body.by), reason=body.reason)
@@ -126,7 +128,7 @@ async def change_delay(request: Request, run_id: RunPath, body: DelayBody) -> vi
 
 
 async def discard_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> Response:
-    """Stop a test run and delete it with all runs below it, without cleanup. Refuses other runs."""
+    """Stop a test run and delete it with all runs below it, without its cleanup. Refuses other runs."""
     caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
     await run.discard(by=caller.who(who.by), reason=who.reason)
@@ -134,7 +136,7 @@ async def discard_run(request: Request, run_id: RunPath, body: WhoBody | None = 
 
 
 async def reassign_run(request: Request, run_id: RunPath, body: ReassignBody) -> views.RunOutcome:
-    """Let others decide an open approval, as soon as the run takes it in."""
+    """Let others decide an open approval, as soon as the run takes in the change."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     await run.reassign(body.assignees, path=body.path, by=caller.who(body.by), reason=body.reason)
@@ -142,7 +144,7 @@ async def reassign_run(request: Request, run_id: RunPath, body: ReassignBody) ->
 
 
 async def remind_run(request: Request, run_id: RunPath, body: RemindBody | None = None) -> views.WaitView:
-    """Record a reminder of an open approval; who notifies people follows the events of runs."""
+    """Record a reminder of an open approval. Programs that notify people follow the events of runs."""
     caller, body = caller_of(request), body or RemindBody()
     run = await caller.handle(run_id)
     return views.wait_view(await run.remind(path=body.path, by=caller.who(body.by), reason=body.reason))
@@ -152,8 +154,8 @@ async def list_log_lines(
     request: Request,
     run_id: RunPath,
     *,
-    path: Annotated[str, Query(max_length=1000, description="of a step; all steps if left out")] = "",
-    attempt: Annotated[int, Query(ge=0, le=2**31, description="of that step; 0 for all")] = 0,
+    path: Annotated[str, Query(max_length=1000, description="path of a step; by default all steps")] = "",
+    attempt: Annotated[int, Query(ge=0, le=2**31, description="attempt of that step; 0 for all")] = 0,
     after: Annotated[int, Query(ge=0, le=2**53 - 1, description="number of the last line you have")] = 0,
     limit: Annotated[int, Query(ge=1, le=_LINES_MAX - 1)] = 200,
 ) -> LogPage:
@@ -177,7 +179,7 @@ async def list_log_lines(
 
 
 async def glance_run(request: Request, run_id: RunPath) -> RunGlance:
-    """Return status, output and last seq of a run: one small call for an embedded view."""
+    """Return status, output and last seq of a run in one small call."""
     caller = caller_of(request)
     run, row = await caller.run(run_id)
     rows = await caller.engine.store.read_log_end(run.id)

@@ -33,7 +33,7 @@ PAGE_MAX = 1000
 _FIRST_ROWS, _LEAST_ROWS = 50, 10  # read at once for a page
 _ROWS_BYTES = 32 * 1024 * 1024  # of payloads that are held at once
 WAIT_MAX = 60.0  # seconds
-_FIELDS_MAX = 100  # of an object that has named fields
+_FIELDS_MAX = 100  # for an object with named fields
 _TAGS_MAX = 1000
 IMPORT_MAX = 64 * 1024 * 1024
 _SLICE = 1.0  # a waiting request looks this often whether the server stops
@@ -48,7 +48,7 @@ Wait = Annotated[
 ]
 
 
-Statuses = Annotated[list[Status] | None, Query(description="repeatable")]
+Statuses = Annotated[list[Status] | None, Query(description="may be repeated")]
 
 
 class RequestBody(BaseModel):
@@ -59,7 +59,7 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _few_fields(cls, value: Any) -> Any:
-        """Refuse a flood of fields with one error: one for each of 60,000 takes most of a second."""
+        """Refuse many unknown fields with one error: an error for each of 60,000 takes most of a second."""
         if isinstance(value, dict) and len(value) > _FIELDS_MAX:
             raise PydanticCustomError("extra_forbidden", "there are too many fields")
         return value
@@ -78,14 +78,14 @@ class ConcurrencyBody(RequestBody):
 
 
 class WhoBody(RequestBody):
-    """Who does it, and why. A caller is recorded under its own name; only local mode may name another."""
+    """Who acts, and why. Callers are recorded under their own name; only local mode may name another."""
 
     by: str = Field(default="", max_length=500, description="local mode only: who does it")
     reason: str = Field(default="", max_length=10_000)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields that were sent, without who and why."""
+        """Return the fields that were sent, without who and why."""
         return self.model_dump(include=self.model_fields_set - {"by", "reason"})
 
 
@@ -114,7 +114,7 @@ class SharedOptions(RequestBody):
 
 class StartBody(SharedOptions):
     input: Any = None
-    key: str = Field(default="", description="as the header Idempotency-Key")
+    key: str = Field(default="", description="the same as the header Idempotency-Key")
 
 
 class StartManyBody(SharedOptions):
@@ -135,7 +135,7 @@ class EventBody(SignalBody):
 
 class DecideBody(WhoBody):
     answer: Any
-    path: str = Field(default="", description="of the wait; may be left out if only one is open")
+    path: str = Field(default="", description="path of the wait; optional if only one is open")
     roles: list[str] = Field(default=[], max_length=50, description="local mode only: roles of who decides")
     id: str = Field(default="", description="the same id counts once")
 
@@ -288,7 +288,7 @@ def _next_size(rows: Sequence[RunRow]) -> int:
 
 
 async def _place(engine: Engine, page: list[views.RunSummary]) -> None:
-    """Say of the first runs of a page where they are or how they ended, as far as their rows do not."""
+    """Add to the first runs of a page where they are or how they ended, if their rows do not say it."""
     begun = [run for run in page if run.status in position.READ][: position.RUNS_MAX]
     queued = [run for run in page if run.status is Status.PENDING][: position.QUEUED_MAX]
 
@@ -298,7 +298,7 @@ async def _place(engine: Engine, page: list[views.RunSummary]) -> None:
         )
 
     async def ask(run: views.RunSummary) -> None:
-        with suppress(RunNotFound):  # removed since the page was read
+        with suppress(RunNotFound):  # removed after the page was read
             reason = await engine.handle(run.id).why()
             run.position = views.PositionView(path="", attempt=0, text=reason.text)
 
@@ -342,13 +342,13 @@ async def check_unchanged(
         ),
     ] = None,
 ) -> None:
-    """Refuse a change of a run that is no longer as its caller saw it."""
+    """Refuse to change a run that is no longer as its caller saw it."""
     if if_match is None or if_match.strip() == "*":
         return
     run, row = await caller_of(request).run(run_id)
     if _etag(row, await _last_seq(run)) not in [part.strip() for part in if_match.split(",")]:
         raise Refusal(
-            409,  # as for a draft of a graph that was changed meanwhile
+            409,  # as for the draft of a graph that was changed meanwhile
             "RUN_CHANGED",
             f"run {run_id} has changed since it was read: it is {row.status}",
             hint="read it again; nothing was done",
@@ -374,7 +374,7 @@ async def send_event(request: Request, run_id: RunPath, body: EventBody) -> view
 
 
 async def emit_event(request: Request, body: EventBody) -> views.EventPublished:
-    """Publish a broadcast event to every run that waits for it; the same id is published once."""
+    """Publish a broadcast event to every run that waits for it. The same id is published once."""
     caller = caller_of(request)
     by = caller.who(body.by)
     fresh = await caller.engine.emit(body.name, body.payload, key=body.key, id=body.id, by=by)
@@ -408,7 +408,7 @@ async def cancel_run(request: Request, run_id: RunPath, body: WhoBody | None = N
 
 
 async def retry_run(request: Request, run_id: RunPath, body: WhoBody | None = None) -> views.RunOutcome:
-    """Retry a failed or timed-out run exactly where it stopped."""
+    """Retry a failed or timed-out run from where it stopped."""
     caller, who = caller_of(request), body or WhoBody()
     run = await caller.handle(run_id)
     await run.retry(by=caller.who(who.by), reason=who.reason)
@@ -429,7 +429,7 @@ async def delete_run(
     by: Annotated[str, Query(max_length=500, description="local mode only: who does it")] = "",
     reason: Annotated[str, Query(max_length=10_000)] = "",
 ) -> Response:
-    """Delete an ended run and all runs below it for good."""
+    """Delete an ended run and all runs below it. This cannot be undone."""
     caller = caller_of(request)
     await (await caller.handle(run_id)).delete(by=caller.who(by), reason=reason)
     return Response(status_code=204)

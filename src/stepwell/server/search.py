@@ -1,4 +1,4 @@
-"""Search: lists of runs by filters, open waits and approvals of all runs, and counts."""
+"""Routes of search: lists of runs by filters, open waits and approvals of all runs, and counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.server.caller import caller_of
 from stepwell.server.runs import PAGE_MAX, Statuses, page_of
 
 Text = Annotated[str, Query(max_length=500)]
-Moment = Annotated[datetime | None, Query(description="with its time zone, or seconds since 1970")]
+Moment = Annotated[datetime | None, Query(description="a time with its zone, or seconds since 1970")]
 Cursor = Annotated[str, Query(max_length=3000)]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
@@ -42,7 +42,7 @@ async def list_runs(
     cursor: Cursor = "",
     limit: Limit = 50,
 ) -> views.RunPage:
-    """List runs, newest first; with `key_prefix` by key, the last one first."""
+    """List runs, newest first; with `key_prefix`, by key with the last one first."""
     return await page_of(
         request,
         status or [],
@@ -84,20 +84,20 @@ async def count_runs(request: Request, *, workflow: Text = "", queue: Text = "")
 
 
 class BucketView(BaseModel):
-    """How many runs were created from `start` on, until the next bucket, by status; no zeros."""
+    """How many runs were created from `start` until the next bucket, by status. Zeros are left out."""
 
     start: datetime
     statuses: dict[str, int]
 
 
 class HistogramView(BaseModel):
-    buckets: list[BucketView] = Field(description="of one width, the first at `since`")
+    buckets: list[BucketView] = Field(description="buckets of equal width; the first begins at `since`")
 
 
 async def count_by_time(
     request: Request,
     *,
-    since: Annotated[datetime, Query(description="with its time zone, or seconds since 1970")],
+    since: Annotated[datetime, Query(description="a time with its zone, or seconds since 1970")],
     until: Moment = None,
     buckets: Annotated[int, Query(ge=1, le=BUCKETS_MAX)] = 60,
     workflow: Text = "",
@@ -105,7 +105,7 @@ async def count_by_time(
     queue: Text = "",
     status: Statuses = None,
 ) -> HistogramView:
-    """Count the runs created between `since` and `until`, or now, in buckets of time by status."""
+    """Count the runs created from `since` to `until`, or to now, by status in buckets of time."""
     first = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
     counted = await caller_of(request).engine.histogram(
         since=first,
@@ -134,7 +134,7 @@ async def list_open_waits(
     cursor: Cursor = "",
     limit: Limit = 50,
 ) -> views.OpenWaitPage:
-    """List open waits of all runs that somebody can answer, newest first."""
+    """List open waits of all runs that a person or program can answer, newest first."""
     caller = caller_of(request)
     purpose = ("waits", caller.principal.workspace, name, *sorted(what or ()))
     before = cursors.read_text(cursor, *purpose) if cursor else ""
@@ -151,7 +151,7 @@ async def list_approvals(
     cursor: Cursor = "",
     limit: Limit = 50,
 ) -> views.OpenWaitPage:
-    """List open approvals of all runs, newest first; with `assignee` or `role` those that they may decide."""
+    """List open approvals of all runs, newest first; with `assignee` or `role`, those they may decide."""
     caller = caller_of(request)
     purpose = ("approvals", caller.principal.workspace, name, assignee, *sorted(role or ()))
     before = cursors.read_text(cursor, *purpose) if cursor else ""
@@ -162,7 +162,7 @@ async def list_approvals(
 
 
 class DecidedApprovalView(BaseModel):
-    """An approval of some run that people, or time, decided."""
+    """An approval of some run that people decided, or that timed out."""
 
     run: str
     workflow: str
@@ -184,7 +184,7 @@ class DecidedApprovalPage(BaseModel):
 
 
 async def list_decided(request: Request, *, cursor: Cursor = "", limit: Limit = 50) -> DecidedApprovalPage:
-    """List decided approvals of all runs, the last one first: who decided what, and when."""
+    """List decided approvals of all runs, the last decision first: who decided what, and when."""
     caller = caller_of(request)
     purpose = ("decided", caller.principal.workspace)
     before = cursors.read_text(cursor, *purpose) if cursor else ""

@@ -1,4 +1,4 @@
-"""Routes of secrets: they are set and listed here; no route shows a value."""
+"""Routes of secrets: set, listed and deleted here. No route shows a value."""
 
 from __future__ import annotations
 

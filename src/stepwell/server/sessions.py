@@ -1,7 +1,7 @@
 """Routes of sessions: a browser signs in with a key, renews its session and signs out.
 
-Scripts cannot read the cookie, and only pages of this server send it. Every sign-in and renewal makes a new
-session, so nobody can plant one; it ends with its key at the latest.
+Scripts cannot read the cookie, and only pages of this server send it. Every sign-in and renewal creates a
+new session, so an attacker cannot plant one. A session ends with its key at the latest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def sign_in(request: Request, response: Response, body: SignInBody) -> vie
 
 
 async def renew_session(request: Request, response: Response) -> views.MeView:
-    """Replace the session of this browser with a new one; the old one no longer opens anything."""
+    """Replace this browser's session with a new one. The old one no longer opens anything."""
     access, old = _access(request), _session(request)
     key = await access.credentials.key_of(old)
     session = await _begin(request, response, key)

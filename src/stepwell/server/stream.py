@@ -1,8 +1,8 @@
 """Live events as server-sent events.
 
 A stream reads the log as fast as its reader takes the events. At most two pieces of 64 KiB are held for a
-slow reader, so memory stays flat. A reader that takes nothing for 30 s is cut off; it resumes by its last id.
-For one run the id is the seq of the event. A stream of several topics has an opaque cursor.
+slow reader, so memory stays flat. A reader that takes nothing for 30 s is cut off, and resumes by its last
+id. For one run the id is the seq of the event. A stream of several topics has an opaque cursor.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class EventStream(Response):
                 await self._expel(send)
 
     async def _expel(self, send: Send) -> None:
-        """End a stream whose key is no longer good."""
+        """End a stream whose key is no longer valid."""
         data = msgspec.json.encode({"code": "UNAUTHENTICATED"})
         try:
             await _sent(send, b"event: error\ndata: " + data + b"\n\n")
@@ -206,7 +206,7 @@ class ListFeed:
     async def rows(self, root: str, since: float) -> dict[str, bytes]:
         """Return the newest runs by id, as JSON, as they were at that time or later.
 
-        The first change is read at once; those that follow closely are read together.
+        The first change is read at once. Changes that follow closely are read together.
         """
         loop = asyncio.get_running_loop()
         async with self._reading:
@@ -246,7 +246,7 @@ async def stream_run(
     request: Request,
     run_id: RunPath,
     last_event_id: LastId = None,
-    after: Annotated[str, Query(max_length=20, description="as Last-Event-ID")] = "",
+    after: Annotated[str, Query(max_length=20, description="the same as the header Last-Event-ID")] = "",
 ) -> Response:
     """Follow a run: every event after the last one received, without gap or repeat, until its end."""
     caller, streams = caller_of(request), _streams(request)
@@ -266,7 +266,7 @@ async def stream(
     request: Request,
     topics: Annotated[str, Query(max_length=4000, description="runs, run:ID; separated by commas")],
     last_event_id: LastId = None,
-    after: Annotated[str, Query(max_length=8000, description="as Last-Event-ID")] = "",
+    after: Annotated[str, Query(max_length=8000, description="the same as the header Last-Event-ID")] = "",
 ) -> Response:
     """Follow several topics with one stream."""
     caller, streams = caller_of(request), _streams(request)

@@ -1,7 +1,7 @@
 """Studio: the web pages, built from `studio/` into a folder of this package and served beside the API.
 
-Every address that Studio draws answers with one HTML file; the scripts and styles it names have hashed names
-and never change. They carry no data, so anybody may load them; what they show comes from the API.
+Every address of Studio answers with one HTML file. The scripts and styles that it loads have hashed names
+and never change. They contain no data, so anybody may load them; what they show comes from the API.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FOLDER = Path(__file__).parent / "studio_files"
-# What Studio draws. Under `/` browsers get the page, and programs the address of the API.
+# Addresses of Studio. Under `/`, browsers get the page and programs get the address of the API.
 ADDRESSES = re.compile(
     r"/((runs|workflows|records|settings)(/[^/]+)?|approvals|schedules|webhooks|triggers|alerts|workers|demo|sign-in|approve|)"
 )
@@ -46,7 +46,7 @@ _HELP = """<!doctype html>
 
 
 class Studio:
-    """Answers for the pages and files of Studio, and passes everything else on."""
+    """Serves the pages and files of Studio, and passes every other request on."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,7 +59,7 @@ class Studio:
 
 
 def _or_not_found_page(app: ASGIApp) -> ASGIApp:
-    """Show the page that says so where the app has nothing, with the same status."""
+    """Show Studio's "not found" page, with status 404, where the app has nothing."""
 
     async def shown(scope: Scope, receive: Receive, send: Send) -> None:
         missing = False
@@ -80,7 +80,7 @@ def _or_not_found_page(app: ASGIApp) -> ASGIApp:
 
 
 def _is_mistyped(scope: Scope) -> bool:
-    """Whether a person may have typed this address: programs do not ask for pages."""
+    """Return whether a person may have typed this address: programs do not ask for HTML."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     return "text/html" in Headers(scope=scope).get("accept", "") and not path.startswith(("/api/", "/hooks/"))
 
@@ -98,7 +98,7 @@ def _answer(scope: Scope) -> Response | None:
 
 
 def _page(root: str) -> Response:
-    fresh = {"cache-control": "no-cache"}  # its files have other names after the next build
+    fresh = {"cache-control": "no-cache"}  # names of files change with the next build
     try:
         text = (FOLDER / "index.html").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def _asset_answer(name: str, headers: Headers) -> Response | None:
 
 
 def _files() -> frozenset[str]:
-    """Return the names that the build wrote: nothing else is ever read."""
+    """Return the files that the build wrote. No other file is ever read."""
     folder = FOLDER / "assets"
     return (
         frozenset(path.name for path in folder.iterdir() if path.is_file())
@@ -136,5 +136,5 @@ def _read(name: str) -> tuple[bytes, bytes, str]:
 
 
 def _file(name: str) -> tuple[bytes, bytes, str] | None:
-    """Return a file, the same compressed, and its media type."""
+    """Return a file, its compressed form, and its media type."""
     return _read(name) if name in _files() else None

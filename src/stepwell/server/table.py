@@ -54,10 +54,12 @@ class Route:
     errors: Sequence[int] = ()
     answers: dict[int, dict[str, Any]] = field(default_factory=dict)  # other than JSON of the handler's type
     body_max: int = BODY_MAX
-    any_query: bool = False  # the handler takes whatever parameters the caller sends
+    any_query: bool = False  # the handler accepts any parameters
     raw: bool = False  # the handler reads the body itself, up to `body_max`
     example: Any = None  # of the request
-    checks: Sequence[Callable[..., Awaitable[None]]] = ()  # before the handler, with parameters of their own
+    checks: Sequence[
+        Callable[..., Awaitable[None]]
+    ] = ()  # run before the handler, with parameters of their own
 
     @property
     def name(self) -> str:
@@ -95,7 +97,7 @@ class DeclaredRoute(APIRoute):
         return measured
 
     async def _admit(self, request: Request) -> None:
-        """Check who calls and what is sent, in this order, before the handler sees anything."""
+        """Check the caller and the request, in this order, before the handler sees anything."""
         row = self.row
         if row.scope is not None:
             principal = await self.access.authenticate(request)
@@ -133,7 +135,7 @@ class DeclaredRoute(APIRoute):
 
 
 class DeclaredSocket(WebSocketRoute):
-    """A socket of the app that has a row in the table."""
+    """A socket that has a row in the table."""
 
     def __init__(self, row: Route, access: Access, engine: Any) -> None:
         self.row, self._access, self._engine = row, access, engine
@@ -228,7 +230,7 @@ def check_complete(app: FastAPI, rows: Sequence[Route]) -> None:
 async def _record(row: Route, request: Request, status: int) -> None:
     principal: Principal | None = getattr(request.state, "principal", None)
     if principal is None:
-        return  # nobody we know
+        return  # unknown caller
     trail: AuditTrail = request.app.state.audit
     await trail.add(row.name, principal, request, status)
     _audit.info(

@@ -1,4 +1,4 @@
-"""Routes of what starts runs by itself: schedules, webhooks, and triggers of events and sources."""
+"""Route table of triggers: schedules, webhooks, and triggers by event or source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stepwell.server.table import Route
 
 _WEBHOOK = f"{API}/webhooks/{{webhook}}"
 WEBHOOKS = (
-    # Who knows the path of a webhook without a signature can call it, so reading is not enough.
+    # A caller who knows the path of an unsigned webhook can call it, so the scope `read` does not show it.
     replace(read(f"{API}/webhooks", webhooks.list_webhooks, "webhooks"), scope="edit"),
     replace(read(_WEBHOOK, webhooks.get_webhook, "webhooks", errors=(404,)), scope="edit"),
     change(

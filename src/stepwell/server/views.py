@@ -1,4 +1,4 @@
-"""What the API answers: typed models, so that clients in other languages can be generated."""
+"""Views: what the API answers, as typed models, from which clients in other languages can be generated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stepwell.domain.status import Status
 
 BEGINNING = datetime.fromtimestamp(0, tz=UTC)  # of a fact without a time
 SHOWN_MAX = 64 * 1024  # bytes of a payload in a list
-GLANCE_MAX = 8 * 1024  # bytes of a payload in a glance
+GLANCE_MAX = 8 * 1024  # bytes of a payload in a RunGlance
 
 _ID = "0192f0c1d2e3740f8a9b0c1d2e3f4a5b"
 _AT = "2026-01-01T12:00:00.000000Z"
@@ -35,15 +35,15 @@ class Truncated(BaseModel):
 
 
 class PositionView(BaseModel):
-    """Where a run is: its latest step, node or transition, and its progress; or why it is not there yet."""
+    """Where a run is: its latest step, node or transition, and its progress; or why it has not begun."""
 
     path: str
-    attempt: int = Field(description="of the step; the one that comes if `retry_at` is set")
+    attempt: int = Field(description="attempt of the step; the next one if `retry_at` is set")
     retry_at: datetime | None = Field(default=None, description="when a failed step is tried again")
     error: str = Field(default="", description="why it is tried again")
     done: float | None = None
     total: float | None = None
-    text: str = Field(default="", description="its own words, why it is queued, or who cancelled it")
+    text: str = Field(default="", description="progress text, why it is queued, or who cancelled it")
 
 
 class RunSummary(BaseModel):
@@ -99,9 +99,9 @@ class RunSummary(BaseModel):
     started_by: str
     held: bool = Field(description="an operator stopped it, whatever its status is")
     worker: str = Field(description="the id of the worker that has it now")
-    done: float | None = Field(description="of `total`, as last reported by its loop or its code")
+    done: float | None = Field(description="progress, as last reported by its loop or its code")
     total: float | None
-    input_tokens: int = Field(description="that its steps used")
+    input_tokens: int = Field(description="used by its steps")
     output_tokens: int
     cost: float
     created_at: datetime
@@ -116,7 +116,7 @@ class RunSummary(BaseModel):
 class RunView(RunSummary):
     """A run with its whole input, output and error, and the seq of its last event."""
 
-    seq: int = Field(description="of the last event")
+    seq: int = Field(description="seq of the last event")
 
 
 class RunPage(BaseModel):
@@ -125,7 +125,7 @@ class RunPage(BaseModel):
 
 
 class CountsView(BaseModel):
-    """How many runs there are, in all and by status; then for each workflow and each queue by status."""
+    """How many runs there are: in all, by status, and by status for each workflow and queue."""
 
     total: int
     statuses: dict[str, int]
@@ -142,7 +142,7 @@ class ChoiceView(BaseModel):
 
 
 class OpenWaitView(BaseModel):
-    """An open wait of some run that somebody can answer."""
+    """An open wait of some run that a person or program can answer."""
 
     run: str = Field(examples=[_ID])
     workflow: str
@@ -158,7 +158,9 @@ class OpenWaitView(BaseModel):
     opened_at: datetime
     due_at: datetime | None
     required: int = Field(default=1, description="people who must approve")
-    bar_starter: bool = Field(default=False, description="the one who started the run may not decide")
+    bar_starter: bool = Field(
+        default=False, description="whether the person who started the run is barred from deciding"
+    )
 
 
 class OpenWaitPage(BaseModel):
@@ -167,10 +169,10 @@ class OpenWaitPage(BaseModel):
 
 
 class TriggerChanged(BaseModel):
-    """What became of a schedule or webhook."""
+    """The new state of a schedule, webhook or trigger."""
 
     name: str
-    changed: bool = Field(description="false: it was so before")
+    changed: bool = Field(description="false: nothing changed")
 
 
 class RunStarted(BaseModel):
@@ -211,7 +213,7 @@ class EventView(BaseModel):
     type: str = Field(description="what it means, in one vocabulary for all styles; see /event-schema")
     path: str
     attempt: int
-    starts: list[str] = Field(description="nodes of a graph that began with it")
+    starts: list[str] = Field(description="paths of graph nodes that began because of it")
     data: Any = Field(description="the fact, or Truncated")
 
 
@@ -239,24 +241,26 @@ class WaitView(BaseModel):
     choices: list[str] = []
     required: int = Field(default=1, description="people who must approve")
     approved_by: list[str] = []
-    bar_starter: bool = Field(default=False, description="the one who started the run may not decide")
+    bar_starter: bool = Field(
+        default=False, description="whether the person who started the run is barred from deciding"
+    )
     reminded_at: datetime | None = None
 
 
 class OverviewView(BaseModel):
-    """A run in a few numbers. Times are in seconds."""
+    """The times and the number of steps of a run. Times are in seconds."""
 
     number: int = Field(description="within its workflow, from 1")
     trigger: str
     started_by: str
     status: Status
     elapsed: float = Field(description="since it was accepted, until its end or now")
-    active: float = Field(description="without the time that it was suspended")
+    active: float = Field(description="time that it was not suspended")
     steps: int = Field(description="steps, transitions or nodes so far")
     suspended_at: datetime | None
-    done: float | None = Field(description="of `total`, as last reported by its loop or its code")
+    done: float | None = Field(description="progress, as last reported by its loop or its code")
     total: float | None
-    input_tokens: int = Field(description="that its steps used")
+    input_tokens: int = Field(description="used by its steps")
     output_tokens: int
     cost: float
 
@@ -270,16 +274,16 @@ class StateView(BaseModel):
 
     seq: int
     status: Status
-    place: str = Field(description="of a machine")
-    state: Any = Field(description="of a machine")
+    place: str = Field(description="place of a machine")
+    state: Any = Field(description="state of a machine")
     outputs: dict[str, Any]
     steps: dict[str, Any]
     waits: list[WaitView]
     error: Any
     progress: Any
     input: Any
-    variables: dict[str, Any] = Field(description="of a graph")
-    nodes: dict[str, Any] = Field(description="of a graph: outputs by the place of their node")
+    variables: dict[str, Any] = Field(description="variables of a graph")
+    nodes: dict[str, Any] = Field(description="outputs of a graph, by the place of their node")
 
 
 class CheckpointView(BaseModel):
@@ -323,7 +327,7 @@ class ReasonView(BaseModel):
 class RunOutcome(BaseModel):
     """What became of a request to a run."""
 
-    done: bool = Field(description="false: it was so before")
+    done: bool = Field(description="false: nothing changed")
     status: Status
 
 
@@ -348,7 +352,7 @@ class WorkflowSummary(BaseModel):
     kind: str
     title: str
     description: str
-    created_at: datetime | None = Field(description="of this version")
+    created_at: datetime | None = Field(description="when this version was stored")
     created_by: str
     enabled: bool
     switched_by: str = Field(description="who last enabled or disabled it")
@@ -359,7 +363,7 @@ class WorkflowSummary(BaseModel):
 class WorkflowSwitched(BaseModel):
     name: str
     enabled: bool
-    changed: bool = Field(description="false: it was so before")
+    changed: bool = Field(description="false: nothing changed")
 
 
 class WorkflowList(BaseModel):
@@ -407,25 +411,25 @@ class LinkCreated(BaseModel):
 
     id: str
     assignee: str
-    path: str = Field(description="of the wait that it decides")
+    path: str = Field(description="path of the wait that it decides")
     expires_at: datetime
     secret: str = Field(description="the bearer token for /api/v1/approval")
     url: str = Field(description="a page of this server; the part after # is not sent to servers")
 
 
 class ApprovalView(BaseModel):
-    """One approval, as the holder of its link sees it."""
+    """An approval, as the holder of its link sees it."""
 
     run: str
     workflow: str
     path: str
     title: str
     form: Any = Field(description="JSON Schema of the answer")
-    assignee: str = Field(description="recorded as the one who decides")
+    assignee: str = Field(description="who is recorded as deciding")
     required: int = Field(description="how many people must approve")
     approved_by: list[str]
     due_at: datetime | None
-    expires_at: datetime = Field(description="of the link")
+    expires_at: datetime = Field(description="when the link expires")
 
 
 class ApprovalDecided(BaseModel):
@@ -499,7 +503,7 @@ def event_fields(row: LogRow, run_id: str, root: str, most: int | None = SHOWN_M
         raise damaged(row, error, run_id) from None
     fact = data if len(row.payload) <= (most or len(row.payload)) else msgspec.json.decode(row.payload)
     fact = fact if isinstance(fact, dict) else {}
-    if fact.get("encrypted"):  # no fact has such a field: see SealedStore
+    if fact.get("encrypted"):  # a field that no fact has: see SealedStore
         data = {"encrypted": True}
     return {
         "run": run_id,

@@ -39,7 +39,7 @@ class GraphView(BaseModel):
     """A saved graph: its draft and its published versions."""
 
     name: str
-    hash: str = Field(description="of the draft; send it as If-Match to update or publish")
+    hash: str = Field(description="hash of the draft; send it as If-Match to update or publish")
     versions: list[str]
     changed: bool = Field(description="the draft differs from the last published version")
     by: str
@@ -84,7 +84,7 @@ class DraftBody(SaverBody):
 
 
 async def list_workflows(request: Request) -> views.WorkflowList:
-    """List the workflows by name; drafts of graphs are under /graphs."""
+    """List the workflows by name. Drafts of graphs are under /graphs."""
     infos = await caller_of(request).engine.workflows()
     return views.WorkflowList(workflows=[views.workflow_summary(info) for info in infos])
 
@@ -101,7 +101,7 @@ async def enable_workflow(
 async def disable_workflow(
     request: Request, name: Name, body: WhoBody | None = None
 ) -> views.WorkflowSwitched:
-    """Refuse new runs of a workflow; its live runs continue."""
+    """Refuse new runs of a workflow. Its live runs continue."""
     caller, who = caller_of(request), body or WhoBody()
     changed = await caller.engine.disable(name, by=caller.who(who.by), reason=who.reason)
     return views.WorkflowSwitched(name=name, enabled=False, changed=changed)
@@ -110,7 +110,7 @@ async def disable_workflow(
 async def get_workflow(
     request: Request, name: Name, version: Annotated[str, Query(max_length=200)] = ""
 ) -> WorkflowDetail:
-    """Return a workflow: its definition, its input's schema and its versions."""
+    """Return a workflow: its definition, the schema of its input, and its versions."""
     engine = caller_of(request).engine
     definition = await engine.definition(name, version)
     return WorkflowDetail(
@@ -150,7 +150,7 @@ async def list_executions(
 
 async def list_graphs(
     request: Request,
-    nodes: Annotated[bool, Query(description="with the nodes and edges of the drafts")] = False,
+    nodes: Annotated[bool, Query(description="include nodes and edges of the drafts")] = False,
 ) -> GraphList:
     """List the saved graphs."""
     library = caller_of(request).engine.library
@@ -184,7 +184,7 @@ async def get_graph(
 async def update_graph(
     request: Request, response: Response, name: Name, body: DraftBody, if_match: IfMatch = None
 ) -> GraphView:
-    """Replace the draft; 409 if it is not the one that was loaded."""
+    """Replace the draft. 409 if it is not the one that was loaded."""
     caller = caller_of(request)
     saved = await caller.engine.library.update(
         name, body.graph, expected=_hash(if_match), by=caller.who(body.by)
@@ -202,7 +202,7 @@ async def delete_graph(request: Request, name: Name) -> Response:
 async def publish_graph(
     request: Request, name: Name, body: SaverBody | None = None, if_match: IfMatch = None
 ) -> GraphPublished:
-    """Make the draft a version; an unchanged draft makes no new one."""
+    """Make the draft a version. An unchanged draft makes no new one."""
     caller, by = caller_of(request), body.by if body else ""
     version = await caller.engine.library.publish(name, expected=_hash(if_match), by=caller.who(by))
     return GraphPublished(version=version)
@@ -219,7 +219,7 @@ async def diff_graph(
 
 
 async def validate_graph(request: Request, body: GraphBody) -> GraphProblems:
-    """Check a graph without saving it: everything that is wrong with it, at once."""
+    """Check a graph without saving it, and list all its problems at once."""
     tools = caller_of(request).engine.graphs
 
     def check() -> GraphProblems:
@@ -227,7 +227,7 @@ async def validate_graph(request: Request, body: GraphBody) -> GraphProblems:
         warnings = [] if problems else [warning.as_dict() for warning in tools.warnings(body.graph)]
         return GraphProblems(valid=not problems, problems=problems, warnings=warnings)
 
-    return await asyncio.to_thread(check)  # a large graph must not hold up the requests of others
+    return await asyncio.to_thread(check)  # a large graph must not hold up other requests
 
 
 async def graph_schema(request: Request) -> dict[str, Any]:

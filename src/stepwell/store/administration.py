@@ -12,39 +12,39 @@ from stepwell.store.maintenance import StoreFault, StoreSize
 
 class AccessStore(Protocol):
     async def put_credential(self, credential: Credential) -> None:
-        """Write it; one that is there is not replaced. Drops sessions and links that expired long ago."""
+        """Write a new credential. An existing one stays. Drops sessions and links that expired long ago."""
         ...
 
     async def read_credential(self, id: str) -> Credential | None:
-        """That credential, of whatever workspace it is."""
+        """Return the credential with this id, in any workspace."""
         ...
 
     async def list_credentials(
         self, workspace: str, kind: CredentialKind, *, before: str = "", limit: int = 100
     ) -> Sequence[Credential]:
-        """Newest first, also those that were revoked or expired; `before` is the last id of a page."""
+        """List newest first, including revoked and expired ones; `before` is the last id of a page."""
         ...
 
     async def revoke_credential(self, id: str, *, at: float, by: str) -> bool:
-        """False: there is none, or it was revoked before."""
+        """Revoke it. False if there is none, or it was already revoked."""
         ...
 
     async def mark_used(self, ids: Collection[str], *, at: float) -> None:
-        """Note when they were last used; the time never goes back."""
+        """Note when credentials were last used. The time never goes back."""
         ...
 
     async def add_audit(self, entries: Sequence[AuditEntry]) -> None:
-        """Append to the audit list; the same id counts once."""
+        """Append to the audit list. The same id counts once."""
         ...
 
     async def list_audit(self, workspace: str, *, before: str = "", limit: int = 100) -> Sequence[AuditEntry]:
-        """Newest first; `before` is the last id of a page."""
+        """List newest first; `before` is the last id of a page."""
         ...
 
 
 class SecretStore(Protocol):
     async def put_secret(self, secret: StoredSecret) -> bool:
-        """Write the next version of its name; False: that is not the next one."""
+        """Write the next version of its name. False if another version is next."""
         ...
 
     async def read_secret(self, workspace: str, name: str) -> StoredSecret | None: ...
@@ -52,39 +52,39 @@ class SecretStore(Protocol):
     async def list_secrets(
         self, workspace: str, *, after: str = "", limit: int = 100
     ) -> Sequence[StoredSecret]:
-        """By name; `after` is the last name of a page."""
+        """List by name; `after` is the last name of a page."""
         ...
 
     async def drop_secret(self, workspace: str, name: str) -> bool:
-        """False: there is none."""
+        """Delete it. False if there is none."""
         ...
 
     async def read_outdated_secrets(self, key: str, *, limit: int = 100) -> Sequence[StoredSecret]:
-        """Those of all workspaces that are sealed with another key."""
+        """Return the secrets of all workspaces that are sealed with another key."""
         ...
 
     async def rewrap_secret(self, secret: StoredSecret) -> bool:
-        """Replace the key of this version and what it seals; False: another version, or that key already."""
+        """Replace the sealing key of this version. False if the version is another one, or has that key."""
         ...
 
 
 class Maintenance(Protocol):
     async def read_size(self) -> StoreSize:
-        """How many bytes and rows it has. Reads whole tables: for operators, not for programs."""
+        """Return how many bytes and rows it has. Reads whole tables: for operators, not for programs."""
         ...
 
     async def find_faults(self) -> Sequence[StoreFault]:
-        """What cannot be so: damaged pages, gaps in logs, tickets that do not fit. Reads everything."""
+        """Return damaged pages, gaps in logs, and tickets that do not match their runs. Reads everything."""
         ...
 
     async def find_other_workspace(self, workspace: str) -> str:
-        """The name of another workspace that has runs, definitions or credentials; '' if there is none."""
+        """Return another workspace that has runs, definitions or credentials, or ''."""
         ...
 
     async def stored_schema(self) -> int:
-        """The version of its tables before it is opened; 0: there are none."""
+        """Return the version of its tables before it is opened; 0 if there are none."""
         ...
 
     async def back_up(self, path: str) -> int:
-        """Copy a file as it is at one moment, while others write; returns the size of the copy."""
+        """Copy a file as it is at one moment, while others write; return the size of the copy."""
         ...

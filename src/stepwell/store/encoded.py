@@ -159,7 +159,7 @@ class EncodedStore(EncodedRecords):
         ]
 
     def _after(self, encode: Encode) -> Encode:
-        """Encode what a wrapper around this one has encoded."""
+        """Encode also what a wrapper around this store has encoded."""
         return self._encode if encode is bytes else lambda data: self._encode(encode(data))
 
     async def cancel(
@@ -244,7 +244,7 @@ class EncodedStore(EncodedRecords):
         return await self._store.advance_trigger(self._firing(firing, firing.trigger), before=expected)
 
     def _firing(self, firing: Firing, trigger: Trigger) -> Firing:
-        """Encode what a firing writes. Of the trigger itself a store only looks at what finds it."""
+        """Encode what a firing writes. A store itself only reads the key by which the trigger is found."""
         runs = [self._run(run) for run in firing.runs]
         return firing._replace(trigger=trigger, runs=runs, state=self._encode(firing.state))
 
@@ -299,7 +299,7 @@ class EncodedStore(EncodedRecords):
     def _commit(self, commit: Commit) -> Commit:
         then = commit.then
         if isinstance(then, Finish):
-            words = then.words if self._secret is None else ()  # they would tell what the error hides
+            words = then.words if self._secret is None else ()  # they would reveal what the error hides
             then = replace(then, output=self._maybe(then.output), error=self._maybe(then.error), words=words)
         return replace(
             commit,
@@ -440,7 +440,7 @@ class EncodedStore(EncodedRecords):
             raise SearchRefused("errors are encrypted in this database, so their words cannot be found")
         marks = tuple(self._secret.mark("tag", name, value) for name, value in filter.tags)
         rows = await self._store.list_runs(replace(filter, tags=(), marks=marks))
-        older = await self._store.list_runs(filter)  # tags from before there was a codec are plain
+        older = await self._store.list_runs(filter)  # tags written before there was a codec are plain
         return [self._run_row(row) for row in in_order([*rows, *older], filter)[: filter.limit]]
 
     async def list_waits(self, filter: WaitFilter) -> Sequence[WaitRow]:

@@ -1,8 +1,8 @@
 """EncodedRecords: the part of an encoded store that keeps records.
 
-Bodies are encoded as payloads are. Indexed values are keyed hashes, where a codec hides values: equal for
-equal values, and the same whatever key is current. Records from before there was a codec stay as they are
-until they are changed, and are found by their plain values, too.
+Bodies are encoded as payloads are. If the codec hides values, indexed values are keyed hashes: equal for
+equal values, independent of the current key. Records from before there was a codec stay plain until they
+are changed, and are also found by their plain values.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EncodedRecords:
         hidden = replace(filter, terms=self._terms(filter.workspace, filter.collection, filter.terms))
         rows = list(await self._store.find_records(hidden))
         if hidden.terms != filter.terms:
-            rows += await self._store.find_records(filter)  # from before there was a codec
+            rows += await self._store.find_records(filter)  # written before there was a codec
             rows = sorted(rows, key=lambda row: row.id)[: filter.limit]
         return [self._record(row) for row in rows]
 
@@ -56,7 +56,7 @@ class EncodedRecords:
         return place._replace(keys=self._keys(place.workspace, place.collection, place.keys))
 
     def _keys(self, workspace: str, collection: str, keys: Sequence[str]) -> tuple[str, ...]:
-        """All that may stand for these keys: their hashes, and what they were without a codec."""
+        """Return all terms that may stand for these keys: their hashes, and the plain values."""
         hidden = [self._term(workspace, collection, "", key) for key in keys]
         return tuple(dict.fromkeys([*hidden, *keys]))
 

@@ -1,7 +1,7 @@
 """Followers: which runs are followed, in this process and in others.
 
-A process that follows a run says so to the others, and again while it does. Only then does a worker hint at
-every commit of that run. What nobody follows costs nothing.
+A process that follows a run tells the others, and repeats that while it follows. Only then does a worker
+hint at every commit of that run. A run without followers costs nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 
 from stepwell.domain.ids import RunId
 
-LIST = RunId("*")  # followed by those who show the list of runs: notified when the status of any run changes
+LIST = RunId("*")  # followed by lists of runs: notified when the status of any run changes
 RENEW_SECONDS = 10.0
 KEEP_SECONDS = 3 * RENEW_SECONDS  # a process that is silent for this long no longer follows
-_IDS_MAX = 200  # in one hint; a notification of PostgreSQL has room for 8000 bytes
+_IDS_MAX = 200  # runs in one hint; a PostgreSQL notification has room for 8000 bytes
 
-# The hints of one process to the others. The empty one says that there may be something to do.
+# The hints of one process to the others. The empty hint says that there may be work.
 WORK = ""
 ASK = "ask"  # which runs do you follow?
 _FOLLOW = "follow "
@@ -23,7 +23,7 @@ _GREW = "grew "
 
 
 def grew(run_id: RunId) -> str:
-    """The hint that the log of a followed run grew, or that the list of runs changed."""
+    """Return the hint that the log of a followed run grew, or that the list of runs changed."""
     return _GREW + run_id
 
 
@@ -32,7 +32,7 @@ def read_grew(hint: str) -> RunId | None:
 
 
 def follow(run_ids: Iterable[RunId]) -> Iterator[str]:
-    """The hints that this process follows these runs."""
+    """Yield the hints that this process follows these runs."""
     ids = list(run_ids)
     for first in range(0, len(ids), _IDS_MAX):
         yield _FOLLOW + " ".join(ids[first : first + _IDS_MAX])
@@ -44,12 +44,12 @@ def read_follow(hint: str) -> list[RunId]:
 
 class Followers:
     def __init__(self) -> None:
-        self.here: dict[RunId, int] = {}  # how often each run is followed
-        self._elsewhere: dict[RunId, float] = {}  # and until when
-        self.anywhere: set[RunId] = set()  # a worker looks here after every commit
+        self.here: dict[RunId, int] = {}  # number of followers here, by run
+        self._elsewhere: dict[RunId, float] = {}  # followed elsewhere, until this time
+        self.anywhere: set[RunId] = set()  # read by a worker after every commit
 
     def begin(self, run_id: RunId) -> bool:
-        """Count a follower of this process; True: it is the first."""
+        """Count a follower in this process. True if it is the first of the run."""
         first = run_id not in self.here
         self.here[run_id] = self.here.get(run_id, 0) + 1
         self.anywhere.add(run_id)
@@ -63,7 +63,7 @@ class Followers:
                 self.anywhere.discard(run_id)
 
     def heard(self, run_ids: Iterable[RunId], now: float) -> list[RunId]:
-        """Note that another process follows these runs; returns those that are news."""
+        """Note that another process follows these runs; return those that were not followed before."""
         for run_id in [run_id for run_id, until in self._elsewhere.items() if until <= now]:
             self._forget(run_id)
         fresh = []

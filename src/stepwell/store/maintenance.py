@@ -1,22 +1,22 @@
-"""What operators ask of a database: how large it is, and whether it is sound."""
+"""Maintenance: how large a database is, and whether it is sound."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-FAULTS_MAX = 100  # of one kind
+FAULTS_MAX = 100  # faults of one kind to report
 
 
 class StoreSize(NamedTuple):
-    """How much a database holds; `counts` by the names of things, as people know them."""
+    """The size of a database. `counts` are numbers of rows by the names that people know."""
 
     bytes: int
     counts: Mapping[str, int]
 
 
 class StoreFault(NamedTuple):
-    """Something that cannot be so; `run` is '' if it concerns no single run."""
+    """A fault in the database. `run` is '' if it concerns no single run."""
 
     run: str
     text: str

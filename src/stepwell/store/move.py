@@ -1,8 +1,8 @@
-"""Move: everything that a SQLite file holds goes to an empty PostgreSQL database.
+"""Move: carries everything in a SQLite file to an empty PostgreSQL database.
 
-No engine may run meanwhile: the file is locked, and both sides are marked, so that engines refuse them until
-the end. Runs go in batches, each one transaction with everything that belongs to its runs. After a kill the
-same call continues with the first run that is missing.
+No engine may run meanwhile: the file is locked, and both sides are marked, so that engines refuse them
+until the end. Runs move in batches. Each batch is one transaction with everything that belongs to its runs.
+After a kill, the same call continues with the first run that is missing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stepwell.errors import StoreUnusable
 
 RUNS_AT_ONCE = 50
 
-# By run: each has a column `run_id`.
+# Tables by run: each has a column `run_id`.
 RUN_TABLES = ("events", "tickets", "inbox", "waits", "decided_approvals", "step_logs", "run_terms")
 WHOLE_TABLES = (
     *("definitions", "run_numbers", "switches", "limits", "holds", "start_rates"),
@@ -22,7 +22,7 @@ WHOLE_TABLES = (
     "collections",
     *("alerts", "notifications"),
 )
-LARGE_TABLES = ("records", "record_terms")  # carried in parts; after an interruption from the beginning
+LARGE_TABLES = ("records", "record_terms")  # carried in parts; after an interruption, from the beginning
 ROWS_AT_ONCE = 1000
 NOT_MOVED = {
     "workers": "they are stopped",
@@ -40,18 +40,18 @@ class TableRows(NamedTuple):
 class RunBatch(NamedTuple):
     last: str  # the id of its last run
     runs: int
-    tables: Mapping[str, TableRows]  # "runs" and those of RUN_TABLES
+    tables: Mapping[str, TableRows]  # "runs" and the RUN_TABLES
 
 
 class MoveProgress(NamedTuple):
-    """How far a move is: `runs` of `total` are on the other side."""
+    """How far a move is: `runs` of `total` have arrived."""
 
     runs: int
     total: int
 
 
 class Moved(NamedTuple):
-    """What a move carried; `repeated`: it was complete before."""
+    """What a move carried; `repeated` if it was complete before."""
 
     runs: int
     unfinished: int
@@ -62,46 +62,46 @@ class Moved(NamedTuple):
 
 
 class MoveSource(Protocol):
-    """The side that is left."""
+    """The database that is left."""
 
     place: str
 
     async def open(self, target: str) -> str:
-        """Lock and mark the database; returns the token of the move. Refuses a second target."""
+        """Lock and mark the database; return the token of the move. Refuses a second target."""
         ...
 
     async def close(self) -> None: ...
     async def unmark(self) -> None:
-        """The target was refused: nothing has moved, unless this move was begun before."""
+        """Remove the mark: the target was refused. A move that was begun before keeps its mark."""
         ...
 
     async def mark_moved(self) -> None: ...
     async def tables(self) -> Sequence[str]: ...
     async def count(self, after: str) -> Counts:
-        """All runs, those that have not ended, all events, and the runs with an id up to `after`."""
+        """Count all runs, those that have not ended, all events, and the runs with an id up to `after`."""
         ...
 
     async def whole(self, table: str) -> TableRows: ...
     def parts(self, table: str, rows: int) -> AsyncIterator[TableRows]:
-        """All rows of the table, at most `rows` at a time."""
+        """Yield all rows of the table, at most `rows` at a time."""
         ...
 
     async def batch(self, after: str, runs: int) -> RunBatch | None:
-        """The next runs by id, with everything that belongs to them; None: there are no more."""
+        """Return the next runs by id with everything that belongs to them, or None at the end."""
         ...
 
     async def loose_tickets(self) -> TableRows:
-        """Tickets that belong to no run: events that have yet to be fanned out."""
+        """Return the tickets that belong to no run: events that have yet to be fanned out."""
         ...
 
 
 class MoveTarget(Protocol):
-    """The side that is filled."""
+    """The database that is filled."""
 
     place: str
 
     async def open(self, token: str, source: str) -> bool:
-        """Mark the database as receiving; True: this move was complete before. Refuses one that is in use."""
+        """Mark the database as receiving. True if this move was complete before. Refuses one in use."""
         ...
 
     async def close(self) -> None: ...
@@ -135,7 +135,7 @@ class Counts(NamedTuple):
 async def carry(
     source: MoveSource, target: MoveTarget, progress: Callable[[MoveProgress], None] = lambda done: None
 ) -> Moved:
-    """Move from one to the other, or continue a move that was interrupted."""
+    """Move from one database to the other, or continue an interrupted move."""
     token = await source.open(target.place)
     try:
         try:

@@ -1,4 +1,4 @@
-"""NotificationStore: the part of a store that keeps alerts, and notifications that have to be sent."""
+"""NotificationStore: the part of a store that keeps alerts, and notifications to send."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class NotificationStore(Protocol):
     async def take_notifications(
         self, channels: Sequence[str], *, seconds: float, limit: int = TAKEN_AT_ONCE
     ) -> TakenNotifications:
-        """Take those of these channels that are due; nobody else gets them within `seconds`.
+        """Take due notifications of these channels; nobody else gets them within `seconds`.
 
-        After an unknown outcome the call may be made again: what it took comes back when that time is over.
+        After an unknown outcome the call may be repeated: what it took comes back after that time.
         """
         ...
 
@@ -28,47 +28,49 @@ class NotificationStore(Protocol):
         error: str = "",
         more: Sequence[PendingNotification] = (),
     ) -> bool:
-        """Note how an attempt ended: without `retry_in` it is over. `more` are written with it, each id once.
+        """Record how an attempt ended; without `retry_in`, it was the last one.
 
-        False: somebody took it since, or it was settled before; nothing was written.
+        `more` are written with it, each id once. False, with nothing written: somebody took it since, or it
+        was settled before.
         """
         ...
 
     async def purge_notifications(self, older_than: float, *, limit: int = 500) -> int:
-        """Delete some that ended `older_than` seconds ago, or that nobody took for a day before that.
+        """Delete notifications that ended `older_than` seconds ago, or waited for a day longer than that.
 
-        The latter are for channels that no process has any longer. Returns how many it deleted.
+        The latter are for channels that no process has any longer. Deletes at most `limit`, and returns how
+        many.
         """
         ...
 
     async def put_alert(self, alert: Alert) -> None:
-        """Write an alert, due now. One of its name gets its settings, and keeps its id and incidents."""
+        """Write an alert, due now. An existing one with its name keeps its id and incidents."""
         ...
 
     async def list_alerts(self, workspace: str, *, name: str = "") -> Sequence[Alert]:
-        """The alerts of a workspace, sorted by name, or that one; of all workspaces if it is ''."""
+        """Return a workspace's alerts by name, or the one named; for '', those of all workspaces."""
         ...
 
     async def drop_alert(self, workspace: str, name: str) -> bool:
-        """False: there is none."""
+        """Delete it. False if there is none."""
         ...
 
     async def take_alerts(self, *, limit: int = 20) -> TakenAlerts:
-        """Take alerts that are due for a check; the next check of each is due after its `every`.
+        """Take alerts that are due for a check. The next check of each is due after its `every`.
 
-        The turn of each grows: what somebody who took it before finds counts no longer.
+        Each alert's turn grows: the result of an earlier taker no longer counts.
         """
         ...
 
     async def settle_alert(
         self, id: str, turn: int, incidents: bytes, notifications: Sequence[PendingNotification]
     ) -> bool:
-        """Write what a check found, with what has to be said. False: it is no longer that turn."""
+        """Write the result of a check, with its notifications. False if the alert has another turn."""
         ...
 
     async def find(self, query: AlertQuery) -> Sequence[AlertFinding]:
-        """Answer a question of an alert from indexes: it reads findings and groups, not all runs.
+        """Answer an alert's question from indexes: reads findings and groups, not all runs.
 
-        At most `limit` findings of a subject, the oldest first. Workers are not looked at.
+        Returns at most `limit` findings per subject, the oldest first. Does not read workers.
         """
         ...

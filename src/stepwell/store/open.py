@@ -41,14 +41,14 @@ def open_store(database: str | PathLike[str], *, clock: Callable[[], float] | No
 
 
 class Upgraded(NamedTuple):
-    """The version of a database's tables before and after; 0: there were none."""
+    """The version of a database's tables before and after; 0 if there were none."""
 
     before: int
     after: int
 
 
 async def upgrade(database: str | PathLike[str]) -> Upgraded:
-    """Apply the migrations that a database lacks. Every engine does so when it opens it."""
+    """Apply missing migrations. Every engine does the same when it opens a database."""
     store = open_store(database)
     before = await store.stored_schema()
     await store.open(encoded=True)
@@ -66,8 +66,8 @@ async def move(
 ) -> Moved:
     """Move everything from a SQLite file to an empty PostgreSQL database.
 
-    Stop all engines first. If the move is interrupted, engines refuse both; the same call continues it.
-    Afterwards the file refuses engines with an error that names the target.
+    Stop all engines first. If the move is interrupted, engines refuse both databases until the same call
+    completes it. Afterwards the file refuses engines with an error that names the target.
     """
     if not target.startswith(("postgresql://", "postgres://")):
         raise SettingsInvalid(

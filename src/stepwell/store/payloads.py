@@ -115,7 +115,7 @@ class Encryption:
 
 
 def keys_from_text(text: str) -> dict[str, bytes]:
-    """Read keys that are written as `name:base64`, separated by commas."""
+    """Read keys written as `name:base64`, separated by commas."""
     keys: dict[str, bytes] = {}
     for part in text.split(","):
         name, _, encoded = part.strip().rpartition(":")

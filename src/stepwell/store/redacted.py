@@ -1,4 +1,4 @@
-"""RedactedStore: any store, with the values of opened secrets removed from what is written to it."""
+"""RedactedStore: any store, with the values of opened secrets removed from everything written to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.domain.search import words_of_error
 from stepwell.store.base import Store
 from stepwell.store.encoded import EncodedStore
 
-# Verbs that write what programs and people say.
+# Verbs that write values of programs and people.
 _WRITES = (
     *("start", "start_within", "cancel", "force_end", "hold", "hold_scope", "retry", "switch", "deliver"),
     *("emit", "finish_remote", "add_log_lines", "restore"),
@@ -29,13 +29,13 @@ class Redacts(Protocol):
 
 
 def redacted(store: Store, redactor: Redacts) -> Store:
-    wrapped: Any = RedactedStore(store, redactor)  # other verbs go straight to the store
+    wrapped: Any = RedactedStore(store, redactor)  # other verbs are those of the store
     result: Store = wrapped
     return result
 
 
 class _Redaction:
-    """A payload codec that only forgets."""
+    """A payload codec that only removes values of secrets."""
 
     def __init__(self, redactor: Redacts) -> None:
         self.encode = redactor.redact
@@ -45,7 +45,7 @@ class _Redaction:
 
 
 class _RedactedWrites(EncodedStore):
-    """Writes without the values of secrets, in indexed values, too."""
+    """Writes without the values of secrets, including indexed values."""
 
     def _term(self, workspace: str, collection: str, field: str, term: str) -> str:
         return self._encode(term.encode()).decode()
@@ -70,11 +70,11 @@ class RedactedStore:
     async def transact(
         self, body: Callable[[Any], Any], turn: Callable[[Any], Awaitable[Commit] | Commit]
     ) -> Committed:
-        # What the body opens is known only once it has run.
+        # Which secrets the body opens is known only after it has run.
         return await self._writes.transact(body, turn)
 
     def _found_by(self, commit: Commit) -> Commit:
-        """Let a failed run be found by the words that its redacted error has."""
+        """Let a failed run be found by the words of its redacted error."""
         then = commit.then
         if not isinstance(then, Finish) or not then.words or then.error is None:
             return commit

@@ -1,4 +1,4 @@
-"""RunWorkspaces: in which workspace a run is, for what steps and nodes use of it."""
+"""RunWorkspaces: the workspace of each run, for the secrets and records that its steps use."""
 
 from __future__ import annotations
 

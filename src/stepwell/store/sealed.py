@@ -1,7 +1,7 @@
-"""SealedStore: an encoded store as a process without its codec sees it.
+"""SealedStore: an encoded store, as a process without its codec sees it.
 
 Names, paths, times and statuses are plain and can be read. Every user value is replaced by `SEALED`, and a
-fact by one that says no more than its row does. What would write a value is refused: it would be on disk in
+fact by one that says no more than its row does. Writing values is refused, because they would be on disk in
 plain.
 """
 
@@ -33,17 +33,19 @@ _PROBLEM = ev.Problem(code="ENCRYPTED", message="encrypted")
 _TEXT = "encrypted"
 _TAGS = msgspec.json.encode({_TEXT: "true"})
 _LINE = msgspec.json.encode(LogLine(_TEXT))
-_PLAIN_STARTS = frozenset(b'{["-0123456789tfn')  # of JSON; a codec marks its output with another byte
+_PLAIN_STARTS = frozenset(
+    b'{["-0123456789tfn'
+)  # first bytes of JSON; a codec marks its output with another byte
 _KEPT_EMPTY = frozenset({"graph", "form", "args"})  # values that are often absent
-_NAMED = frozenset({"name", "transition", "step"})  # of what the path names, too
-_KNOWN: dict[tuple[str, str], object] = {  # texts of which the fold knows only some
+_NAMED = frozenset({"name", "transition", "step"})  # names that the path shows as well
+_KNOWN: dict[tuple[str, str], object] = {  # fields with a fixed set of values
     ("child_ended", "status"): "completed",
     ("compensation_started", "status"): "failed",
 }
 
 
 class _NoCodec:
-    """Shows what is plain, and nothing else."""
+    """Shows what is plain, and hides everything else."""
 
     hides = True
 
@@ -59,14 +61,14 @@ def is_sealed(data: bytes) -> bool:
 
 
 def sealed(store: Store) -> Store:
-    """The store without its codec; one that is not encoded must be opened as it is."""
+    """Return the store without its codec. A store that is not encoded must be opened as it is."""
     wrapped: Any = SealedStore(store)
     result: Store = wrapped
     return result
 
 
 async def needs_codec(store: Store) -> bool:
-    """Whether the values of this store, which is opened for that, are encoded."""
+    """Return whether the values of this store are encoded. Opens it to see."""
     await store.open(encoded=True)
     try:
         return await store.read_codec_check() is not None
@@ -83,7 +85,7 @@ def _refuse() -> NoReturn:
 
 
 class SealedStore(EncodedStore):
-    is_sealed = True  # what must read runs asks for it
+    is_sealed = True  # code that must read runs checks this
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, _NoCodec())
@@ -91,7 +93,7 @@ class SealedStore(EncodedStore):
     async def open(self, *, encoded: bool = False) -> None:
         await self._store.open(encoded=True)
 
-    # Whatever writes a value, or gives values away as if they were whole.
+    # Verbs that write values, or export them as if they were complete.
     start = start_within = cancel = force_end = hold = hold_scope = retry = switch = _refused
     commit = transact = deliver = emit = finish_remote = add_log_lines = restore = claim = _refused
     read_tree = change_record = _refused
@@ -171,7 +173,7 @@ class SealedStore(EncodedStore):
 
 
 def _plain(terms: Sequence[T]) -> Sequence[T]:
-    """Refuse to look for indexed values: without the codec nobody knows what stands for them."""
+    """Refuse to search by indexed values, which only the codec can compute."""
     if terms:
         raise SearchRefused(
             "the records are encrypted in this database, and this process has no codec for them"
@@ -193,7 +195,7 @@ def _fact(row: LogRow) -> bytes:
 @cache
 def _stand_in(kind: str) -> dict[str, object]:
     fact = _FACTS.get(kind)
-    if fact is None:  # of a newer version
+    if fact is None:  # a fact of a newer version
         return {}
     given = {}
     for field in msgspec.structs.fields(fact):

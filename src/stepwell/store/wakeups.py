@@ -1,7 +1,7 @@
 """Notifier: wakes the tasks of this process that wait for a change, here or in another process.
 
-A notification is a hint and may be missed: every waiter also looks again by itself now and then. Where hints
-from other processes do not arrive, followers of a run look often.
+A notification is a hint and may be missed: every waiter also looks by itself now and then. Where hints from
+other processes do not arrive, followers of a run look often.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from stepwell.store.followers import (
 )
 
 _LOOK_SECONDS = 5.0  # a hint may be lost
-_POLL_SECONDS = 0.25  # no hint arrives
-_WORK_SECONDS = 0.25  # hints at work, which may be frequent, wake followers at most this often
+_POLL_SECONDS = 0.25  # if hints do not arrive
+_WORK_SECONDS = 0.25  # hints about work may be frequent; they wake followers at most this often
 
 
 class Ended(NamedTuple):
@@ -85,16 +85,16 @@ class Notifier:
         self._watches: weakref.WeakValueDictionary[RunId, Watch] = weakref.WeakValueDictionary()
         self._timeouts: dict[float, SharedTimeout[asyncio.Future[None]]] = {}
         self._workers: list[Callable[[RunId | None], None]] = []
-        self._wakeups: Wakeups | None = None  # to and from the other processes
+        self._wakeups: Wakeups | None = None  # carries hints to and from other processes
         self._stop_listening: Callable[[], None] | None = None
         self._hinting = False
         self._followers = Followers()
-        self.followed = self._followers.here  # runs of which every event is notified here
-        self.wanted = self._followers.anywhere  # here or elsewhere
+        self.followed = self._followers.here  # runs whose every event is notified here
+        self.wanted = self._followers.anywhere  # followed here or elsewhere
         self._announced_at = float("-inf")
         self._followers_woken_at = float("-inf")
         self._waking_followers: asyncio.TimerHandle | None = None
-        self.owns: Callable[[RunId], bool] = lambda run_id: False  # whether this process' worker has the run
+        self.owns: Callable[[RunId], bool] = lambda run_id: False  # whether this process' worker owns a run
         self._failure: BaseException | None = None  # what ended this process' worker
 
     def watch(self, run_id: RunId) -> Watch:
@@ -109,7 +109,7 @@ class Notifier:
         return lambda: self._workers.remove(callback)
 
     def connect(self, wakeups: Wakeups, *, listens: bool = True) -> None:
-        """Exchange hints with other processes. Without `listens`, listen only once a run is followed."""
+        """Exchange hints with other processes. Without `listens`, listen only while a run is followed."""
         self._wakeups = wakeups
         if listens:
             self._listen()
@@ -119,7 +119,7 @@ class Notifier:
             self._stop_listening = self._wakeups.listen(self.on_remote)
 
     def disconnect(self) -> None:
-        """Listen no longer; hints are still sent."""
+        """Stop listening. Hints are still sent."""
         if self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None
@@ -155,13 +155,13 @@ class Notifier:
             self._hint(grew(run_id))
 
     def notify_status(self) -> None:
-        """Say that the status of some run changed, to those who follow the list of runs."""
+        """Notify lists of runs that the status of some run changed."""
         if LIST in self.wanted:
             self.notify_run(LIST)
 
     @contextmanager
     def following(self, run_id: RunId) -> Iterator[None]:
-        """Inside the block every event of the run is notified, not only its end, wherever it is written."""
+        """Within the block, every event of the run is notified, not only its end, wherever it is written."""
         self._listen()
         if self._followers.begin(run_id) and self._stop_listening is not None:
             self._announce([run_id])
@@ -175,7 +175,7 @@ class Notifier:
             self._hint(text)
 
     def look_in(self) -> float:
-        """Return after how many seconds a follower that waits looks by itself."""
+        """Return after how many seconds a waiting follower looks by itself."""
         if self._stop_listening is None or self._wakeups is None or not self._wakeups.hears():
             return _POLL_SECONDS
         now = _now()
@@ -212,7 +212,7 @@ class Notifier:
     # Hints of other processes
 
     def on_remote(self, text: str = WORK) -> None:
-        """Wake whom the hint of another process concerns."""
+        """Wake the waiters that the hint of another process concerns."""
         if self._hinting:
             return  # the memory store's hints come back to their sender
         if text == WORK:
@@ -227,14 +227,14 @@ class Notifier:
             self._heard_of_followers(read_follow(text))
 
     def _heard_of_followers(self, run_ids: Iterable[RunId]) -> None:
-        """Hint at every commit from now on. The answer covers the commits since the follower looked."""
+        """Hint at every commit from now on. The answer covers commits since the follower last looked."""
         fresh = self._followers.heard(run_ids, _now())
         for run_id in fresh:
             if run_id == LIST or self.owns(run_id):
                 self._soon(lambda run_id=run_id: self._hint(grew(run_id)))  # type: ignore[misc]
 
     def _soon(self, answer: Callable[[], None]) -> None:
-        """Answer after the hint of the other has returned: the memory store calls us within it."""
+        """Answer after the other's hint has returned: the memory store calls us within it."""
         asyncio.get_running_loop().call_soon(answer)
 
     def _wake_all(self) -> None:
@@ -251,7 +251,7 @@ class Notifier:
                 self._waking_followers = asyncio.get_running_loop().call_later(wait, self._wake_followers)
 
     def _wake_followers(self) -> None:
-        """Wake them for a change without a hint of its own, such as a cancel by a process that only sends."""
+        """Wake followers for a change without its own hint, such as a cancel by a process that only sends."""
         self._waking_followers = None
         self._followers_woken_at = _now()
         for run_id in list(self.followed):

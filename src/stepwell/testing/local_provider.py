@@ -25,7 +25,7 @@ from stepwell.outbound.request import OutboundRules
 Protocol = Literal["openai", "anthropic"]
 MODEL = "local-model"
 _PATHS: dict[str, Protocol] = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic"}
-_PIECE = 12  # characters of text in one event of a stream
+_PIECE = 12  # characters per event of a stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,28 +35,28 @@ class LocalRequest:
     protocol: Protocol
     model: str
     system: str
-    messages: list[dict[str, Any]]  # role (user, assistant or tool) and content; calls and results as text
+    messages: list[dict[str, Any]]  # role (user, assistant or tool) and content; calls and results are text
     tools: list[str]
     stream: bool
-    key: str  # that the request came with
-    idempotency_key: str  # the same for every attempt of one request
+    key: str  # credential of the request
+    idempotency_key: str  # the same on every attempt of one request
     body: dict[str, Any]
 
     @property
     def turn(self) -> int:
-        """How often the model has replied before, in this conversation."""
+        """How often the model has replied in this conversation."""
         return sum(_is_reply(message) for message in self.messages)
 
     @property
     def results(self) -> list[str]:
-        """What the tools have returned since its last reply."""
+        """Results of tools since the model's last reply."""
         last = max(at for at, one in enumerate([{"role": "assistant"}, *self.messages]) if _is_reply(one))
         return [one["content"] for one in self.messages[last:] if one["role"] == "tool"]
 
 
 @dataclass(frozen=True, slots=True)
 class LocalReply:
-    """What the model replies. With a `status` other than 200 the text is the message of an error."""
+    """What the model replies."""
 
     text: str = ""
     calls: Sequence[tuple[str, Any]] = ()  # tools and their input

@@ -13,7 +13,7 @@ from stepwell.domain.commit import Commit, Committed, Outcome
 from stepwell.domain.ids import LeaseId, RunId
 from stepwell.engine.worker.committer import Committer
 from stepwell.store.base import Store
-from stepwell.telemetry import WorkerMeasures
+from stepwell.telemetry.measures import WorkerMeasures
 
 ROUNDS = 3
 RUNS = 32

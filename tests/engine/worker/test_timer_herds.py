@@ -16,7 +16,7 @@ from stepwell.domain.ids import LeaseId, RunId, WorkerId
 from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.engine.worker.claimer import Claimer
 from stepwell.system import SystemIds
-from stepwell.telemetry import WorkerMeasures
+from stepwell.telemetry.measures import WorkerMeasures
 from stepwell.testing import FakeClock
 from tests.engines import SETTINGS, Engines, parked, until
 

@@ -1,4 +1,4 @@
-"""notify: the step that tells people or services something, through a channel that an operator named."""
+"""notify: the step that sends a mail or a webhook through a channel that an operator configured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.domain.retry import Retry
 from stepwell.errors import InvalidRequest
 
 RETRY = Retry(5, delay=2.0, max_delay=300.0)
-SECONDS = 60.0  # an attempt ends itself before: channels have timeouts of their own
+SECONDS = 60.0  # channels time out earlier than this
 
 
 @step(name="stepwell.notify", retry=RETRY, timeout=SECONDS)

@@ -22,7 +22,7 @@ def _provided(function: Callable[P, Awaitable[R]]) -> Step[P, R, Awaitable[R]]:
     return Step(describe(function, provided=True, transactional=True))
 
 
-def _unserved() -> NoReturn:
+def _without_worker() -> NoReturn:
     raise InvalidRequest(
         "records are in the database of an engine", hint="run the workflow on an Engine, or fake the step"
     )
@@ -31,21 +31,21 @@ def _unserved() -> NoReturn:
 @_provided
 async def create_record(collection: str, data: Mapping[str, object], *, id: str = "") -> Record:
     """Create a record. RECORD_EXISTS: the collection has one of this id or key."""
-    _unserved()
+    _without_worker()
 
 
 @_provided
 async def get_record(collection: str, id: str = "", *, key: object = None) -> Record:
-    """Return the record of this id, or of this key. RECORD_NOT_FOUND: there is none."""
-    _unserved()
+    """Return the record with this id or key. RECORD_NOT_FOUND: there is none."""
+    _without_worker()
 
 
 @_provided
 async def find_records(
     collection: str, where: Mapping[str, object] | None = None, *, before: str = "", limit: int = 100
 ) -> FoundRecords:
-    """Find records whose indexed fields have these values; `next` is `before` of the following page."""
-    _unserved()
+    """Find records by their indexed fields; pass `next` as `before` to read the following page."""
+    _without_worker()
 
 
 @_provided
@@ -58,11 +58,11 @@ async def update_record(
     version: int = 0,
     whole: bool = False,
 ) -> Record:
-    """Set fields of a record; with a `version`, of that version only (otherwise RECORD_CHANGED)."""
-    _unserved()
+    """Set fields of a record. With `version`, only if the record has that version (else RECORD_CHANGED)."""
+    _without_worker()
 
 
 @_provided
 async def delete_record(collection: str, id: str = "", *, key: object = None, version: int = 0) -> bool:
-    """Delete a record; False: there was none."""
-    _unserved()
+    """Delete a record. False if there is none."""
+    _without_worker()

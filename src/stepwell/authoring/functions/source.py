@@ -1,4 +1,4 @@
-"""@source: a type of trigger as a function, which finds events somewhere and says where it continues."""
+"""@source: a trigger type written as a function that finds events and remembers where to continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stepwell.errors import InvalidDefinition, InvalidInput, excerpt
 
 
 class Source:
-    """A type of trigger. `schema` is the JSON Schema of its configuration."""
+    """A trigger type. `schema` is the JSON Schema of its configuration."""
 
     def __init__(self, function: Callable[..., Any], *, name: str, every: float) -> None:
         parameters = list(inspect.signature(function).parameters)
@@ -40,7 +40,7 @@ class Source:
             raise InvalidInput(f"the config of source {self.name}: {error.message}", field="config") from None
 
     async def batches(self, config: bytes, cursor: Any) -> AsyncIterator[Sequence[SourceEvent]]:
-        """What it finds: all at once from a function, one by one from a generator."""
+        """Yield the events: all at once from a function, one by one from a generator."""
         answer = self._function(self._codec.decode(config), cursor)
         if not self.listens:
             yield _checked(self.name, list(await answer))

@@ -42,7 +42,7 @@ from stepwell.sandbox.syntax import faults_of
 T = TypeVar("T")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _CACHED_MAX = 256
-_LARGE = 32 * 1024  # bytes of JSON: to check them takes about as long as a few requests
+_LARGE = 32 * 1024  # bytes of JSON; checking this much takes as long as a few requests
 ReadDefinition = Callable[[str, str], Awaitable[Definition | None]]  # by name and version
 
 
@@ -84,7 +84,7 @@ class GraphWorkflow:
 
     @property
     def triggers(self) -> tuple[DeclaredTrigger, ...]:
-        """What the graph says about how it starts by itself."""
+        """Return the triggers that the graph declares."""
         return declared_by(self.plan.definition)
 
     @property
@@ -127,14 +127,14 @@ def graph(source: Any, *, builder: PlanBuilder | None = None, **options: Any) ->
 
 
 async def _beside_the_loop(body: Any, work: Callable[[], T]) -> T:
-    """Do what takes long for a large graph in a thread, so that others are served meanwhile."""
+    """Run slow work on a large graph in a thread, so that the event loop stays responsive."""
     return await asyncio.to_thread(work) if _is_large(body) else work()
 
 
 def _is_large(body: Any) -> bool:
     try:
         return len(msgspec.json.encode(body)) >= _LARGE
-    except Exception:  # what is not JSON is refused by the check, which says where
+    except Exception:  # the check refuses what is not JSON, and says where
         return False
 
 
@@ -167,9 +167,9 @@ class GraphTools:
         return [] if plan is None else list(plan.warnings)
 
     async def checked(self, source: Any, **options: Any) -> GraphWorkflow:
-        """A graph as a workflow, as `workflow` makes it.
+        """Check a graph and return it as a workflow, as `workflow` does.
 
-        Its code is parsed, and a large graph is checked, beside the event loop.
+        Its code is parsed in a sandbox, and a large graph is checked in a thread.
         """
         body = _body(source)
         if codes := list(codes_in(body)):
@@ -177,12 +177,12 @@ class GraphTools:
         return await _beside_the_loop(body, partial(self.workflow, body, **options))
 
     async def warned(self, source: Any) -> list[GraphProblem]:
-        """The warnings of a graph, those of a large one found beside the event loop."""
+        """Return the warnings of a graph; a large one is checked in a thread."""
         body = _body(source)
         return await _beside_the_loop(body, partial(self.warnings, body))
 
     async def compared(self, old: Any, new: Any) -> dict[str, Any]:
-        """The changes from one graph to another, those of a large one found beside the event loop."""
+        """Return the changes from one graph to another; large ones are compared in a thread."""
         return await _beside_the_loop([old, new], partial(self.diff, old, new))
 
     def workflow(self, source: Any, *, stored: bool = False, **options: Any) -> GraphWorkflow:

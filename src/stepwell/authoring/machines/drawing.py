@@ -28,7 +28,7 @@ class Arrow(NamedTuple):
 
 
 def drawn(machine: Description, format: Any, name: str = "") -> str:
-    """Draw in one of FORMATS; raise InvalidInput for any other format. `name` is that of the class."""
+    """Draw in one of FORMATS; raise InvalidInput for any other. `name` is the name of the class."""
     draw = FORMATS.get(format) if isinstance(format, str) else None
     if draw is None:
         raise InvalidInput(
@@ -62,7 +62,7 @@ def _destinations(transition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def mermaid(machine: Description) -> str:
-    """A Mermaid state diagram; ⏸ marks a transition that waits to be triggered."""
+    """Return a Mermaid state diagram; ⏸ marks a transition that waits to be triggered."""
     names = {place["name"]: f"p{number}" for number, place in enumerate(machine["places"])}
     lines = ["stateDiagram-v2"]
     lines += [f'    state "{_quoted(place)}" as {name}' for place, name in names.items()]
@@ -80,7 +80,7 @@ def _quoted(text: str) -> str:
 
 
 def svg(machine: Description) -> str:
-    """A self-contained picture: no scripts, fonts or links."""
+    """Return a self-contained picture: no scripts, fonts or links."""
     name, spots = str(machine["name"]), _spots(machine)
     width = max(x for x, _ in spots.values()) + _COLUMN
     height = max(y for _, y in spots.values()) + _ROW

@@ -36,7 +36,7 @@ async def set_(
         str, typer.Option("--workflow", "-w", metavar="NAME", help="Only runs of this workflow.")
     ] = "",
     queue: Annotated[
-        str, typer.Option("--queue", "-q", metavar="NAME", help="Of no_worker and full_queue.")
+        str, typer.Option("--queue", "-q", metavar="NAME", help="Queue, for no_worker and full_queue.")
     ] = "",
     after: Annotated[
         str,
@@ -59,7 +59,7 @@ async def set_(
     repeat: Annotated[
         str, typer.Option("--repeat", metavar="DURATION", help="How often it is reported again.")
     ] = "4h",
-    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="Between two checks.")] = "15s",
+    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="Time between checks.")] = "15s",
     paused: Annotated[
         bool, typer.Option("--paused", help="Do not check it now.", show_default=False)
     ] = False,

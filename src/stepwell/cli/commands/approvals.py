@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from stepwell.domain.state import OpenWait
 
 commands = Commands("List and decide the open approvals of all runs.")
-Path = Annotated[str, typer.Option("--path", metavar="PATH", help="Path of it, if the run has several.")]
+Path = Annotated[
+    str, typer.Option("--path", metavar="PATH", help="Path of the approval, if the run has several.")
+]
 Roles = Annotated[list[str], typer.Option("--role", metavar="ROLE", help="Role that you have.")]
 Fields = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Field of its form.")]
 Answer = Annotated[str | None, typer.Option("--answer", metavar="JSON", help="The whole answer as JSON.")]
@@ -39,9 +41,7 @@ async def list_(
     ] = "",
     role: Roles = [],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only approvals of this name.")] = "",
-    done: Annotated[
-        bool, typer.Option("--done", help="Those that were decided, the last one first.")
-    ] = False,
+    done: Annotated[bool, typer.Option("--done", help="Decided approvals, the last one first.")] = False,
     limit: Limit = 50,
 ) -> None:
     """List the open approvals of all runs, newest first."""
@@ -112,8 +112,7 @@ def _data(row: WaitInfo) -> dict[str, Any]:
 @commands.add("show", "stepwell approvals show @waiting")
 async def show(session: CliSession, run: Run, path: Path = "") -> None:
     """Show an open approval of a run: its title, its assignees, and the form of its answer."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         wait = await _approval(handle, path)
     session.out.fields(
         {
@@ -184,8 +183,7 @@ async def _decide(
     *,
     approved: bool,
 ) -> None:
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         wait = await _approval(handle, path)
         if answer is not None:
             value: Any = json_value("--answer", answer)
@@ -201,7 +199,7 @@ async def _decide(
 
 
 def _word(form: Any, *, approved: bool) -> Any:
-    """Return the answer that means yes or no: a boolean where the form asks for one, else the word."""
+    """Return the answer for yes or no: a boolean where the form asks for one, else the word."""
     if isinstance(form, dict) and form.get("type") == "boolean":
         return approved
     return "approved" if approved else "denied"
@@ -252,8 +250,7 @@ async def reassign(
     reason: Reason = "",
 ) -> None:
     """Let others decide an open approval. Approvals so far still count."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.reassign(assignees, path=path, by=by or session.user, reason=reason)
     if session.out.as_json:
         session.out.json({"run": handle.id, "assignees": assignees})
@@ -263,9 +260,8 @@ async def reassign(
 
 @commands.add("remind", "stepwell approvals remind @waiting")
 async def remind(session: CliSession, run: Run, path: Path = "", by: By = "", reason: Reason = "") -> None:
-    """Record a reminder of an open approval; a program that notifies people follows such events."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    """Record a reminder of an open approval. Its assignees are notified, if a channel is configured."""
+    async with session.handle(run) as handle:
         wait = await handle.remind(path=path, by=by or session.user, reason=reason)
     if session.out.as_json:
         session.out.json({"run": handle.id, "path": wait.path, "assignees": wait.assignees})

@@ -1,4 +1,4 @@
-"""`stepwell bench`: what this machine does with a database, measured in a minute."""
+"""`stepwell bench`: how fast this machine is with a database, measured in a minute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 _STEPS = 3
-_SINGLE = 50  # runs one after the other, for latency
+_SINGLE = 50  # runs, one after the other, for the latency
 _CHUNK = 100
 
 
@@ -35,10 +35,10 @@ async def bench(
         int, typer.Option("--runs", "-n", metavar="N", help="Runs to measure.", min=100, max=1_000_000)
     ] = 1000,
 ) -> None:
-    """Measure runs a second and the latency of a run.
+    """Measure runs per second and the latency of a run.
 
-    It works on a new SQLite file, or on an empty database that you name. A run has three steps that do
-    nothing, so the figures are those of the engine and the disk. A database that has runs is refused.
+    It uses a new SQLite file, or an empty database that you name; a database that has runs is refused. A
+    run has three steps that do nothing, so the figures are those of the engine and the disk.
     """
     with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
         database = session.database if session.named else str(Path(folder) / "bench.db")

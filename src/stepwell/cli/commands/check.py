@@ -60,7 +60,7 @@ async def check(
 
 
 class Check:
-    """Replays runs on the programs of a source, and counts what fits."""
+    """Replays runs on the programs of a source, and counts those that fit."""
 
     def __init__(self, programs: Programs, source: str, client: Client, session: CliSession) -> None:
         self.client = client

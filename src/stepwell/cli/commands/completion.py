@@ -1,4 +1,4 @@
-"""`stepwell completion install | show`: the shell completes commands and options."""
+"""`stepwell completion install | show`: completion of commands and options in the shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shell = Annotated[
 
 @commands.add("install", "stepwell completion install", "stepwell completion install zsh", needs="nothing")
 def install(session: CliSession, shell: Shell = "") -> None:
-    """Install completion for a shell; it works in shells that are opened afterwards."""
+    """Install completion for a shell. It works in shells opened afterwards."""
     from typer._completion_shared import install as install_completion
 
     name, path = install_completion(**_program(_shell(shell)))
@@ -44,7 +44,7 @@ def show(session: CliSession, shell: Shell = "") -> None:
 
 
 def _program(name: str) -> dict[str, str]:
-    """Return what typer must know to write a script for this program."""
+    """Return what typer needs to write a script for this program."""
     return {"shell": name, "prog_name": "stepwell", "complete_var": _VARIABLE}
 
 
@@ -54,7 +54,7 @@ def _shell(name: str) -> str:
             import shellingham  # type: ignore[import-untyped]
 
             name = shellingham.detect_shell()[0]
-        except Exception:  # no shell is the parent, such as in a container
+        except Exception:  # the parent is not a shell, as in a container
             name = ""
     if name not in SHELLS:
         what = f"completion for {name!r} is unknown" if name else "your shell is unknown"

@@ -50,7 +50,10 @@ async def _faults(session: CliSession, client: Any) -> Sequence[StoreFault]:
 
 @commands.add("check", "stepwell db check", "stepwell db check --database postgresql://localhost/app --json")
 async def check(session: CliSession) -> int:
-    """Look for damage: pages of a file, gaps in logs, tickets that do not fit. The exit code is then 1."""
+    """Look for damage: broken pages, gaps in logs, tickets that do not match their runs.
+
+    The exit code is 1 if there is any.
+    """
     async with session.client(payloads=False) as client:
         faults = await _faults(session, client)
     if session.out.as_json:
@@ -64,7 +67,7 @@ async def check(session: CliSession) -> int:
 
 @commands.add("upgrade", "stepwell db upgrade --database postgresql://localhost/app")
 async def upgrade(session: CliSession) -> None:
-    """Apply the migrations that a database lacks, as every engine does when it opens it."""
+    """Apply missing migrations. Every engine does the same when it opens a database."""
     from stepwell.store import open as stores
 
     session.need_database("db upgrade")
@@ -107,7 +110,7 @@ async def prune(
     ],
     yes: Yes = False,
 ) -> None:
-    """Remove runs that ended that long ago, with their logs, in all workspaces, for good."""
+    """Remove runs that ended that long ago, with their logs, in all workspaces. This cannot be undone."""
     from stepwell.client import database
     from stepwell.domain.duration import seconds
 

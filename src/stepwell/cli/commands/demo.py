@@ -49,13 +49,13 @@ async def order(ctx: Context, customer: str) -> str:
     return f"order of {customer} is done"
 '''
 _STEPS = 5
-_KILL_AFTER = 2  # completed steps
+_KILL_AFTER = 2  # number of completed steps at which the worker is killed
 _SCREENS = (
     "DISPLAY",
     "WAYLAND_DISPLAY",
     "WSL_DISTRO_NAME",
     "BROWSER",
-)  # one of them is set where windows open
+)  # set where windows can open
 
 
 _STORY = """
@@ -143,7 +143,7 @@ async def _studio(session: CliSession, folder: Path, port: int | None, history: 
 
 
 def _open(url: str) -> bool:
-    """Open a browser with windows, in the background. One that runs in the terminal would hide the story."""
+    """Open a graphical browser in the background. A terminal browser would hide the story."""
     import threading
     import webbrowser
 

@@ -1,4 +1,4 @@
-"""`stepwell doctor`: what is wrong with this machine, this database and its workers; what to do next."""
+"""`stepwell doctor`: what is wrong with this machine, this database or its workers, and what to do next."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 commands = Commands()
 _PORT = 8710
-_SKEW = 5.0  # seconds between the clocks from which on times in the log confuse people
-_PENDING = 200  # runs to look at
+_SKEW = 5.0  # seconds; with clocks further apart, times in the log are confusing
+_PENDING = 200  # runs to examine
 _STYLE = {"ok": ("completed", "green"), "warning": ("retrying", "yellow"), "problem": ("failed", "red")}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. A problem or warning has a next step."""
+    """The result of one check. A problem or warning has a next step."""
 
     check: str
     state: str  # ok | warning | problem
@@ -170,7 +170,7 @@ async def _database(session: CliSession, client: Client) -> AsyncIterator[Findin
 
 
 def _lonely(session: CliSession, queues: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Find queues that have runs and no worker."""
+    """Find queues that have runs but no worker."""
     lonely = [row for row in queues if row["ready"] and not row["workers"]]
     for row in lonely:
         yield Finding(
@@ -184,7 +184,7 @@ def _lonely(session: CliSession, queues: list[dict[str, Any]]) -> Iterator[Findi
 
 
 async def _versions(session: CliSession, client: Client, workers: list[dict[str, Any]]) -> Finding:
-    """Look for waiting runs whose version no worker has. Graphs that travel with their run need none."""
+    """Find waiting runs whose version no worker has. Graphs that travel with their run need none."""
     has = {name for row in workers for name in row["workflows"]}
     missing: dict[str, int] = {}
     for run in await client.runs(status="pending", limit=_PENDING):

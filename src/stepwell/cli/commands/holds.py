@@ -1,4 +1,4 @@
-"""`stepwell holds list | set | release`: workflows, queues or a workspace whose runs begin nothing new."""
+"""`stepwell holds list | set | release`: stop workflows, queues or a workspace, and let them continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workflow 
 
 @commands.add("list", "stepwell holds list")
 async def list_(session: CliSession) -> None:
-    """List the workflows and queues that are held, and the workspace if it is."""
+    """List the workflows and queues that are held, and the workspace if it is held."""
     async with session.client() as client:
         holds, now = await client.holds(), await session.now(client)
     if session.out.as_json:

@@ -98,7 +98,7 @@ async def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")],
     by: By = "",
 ) -> None:
-    """Make a key useless, from the next request on."""
+    """Revoke a key. Its next request is refused."""
     async with session.client(payloads=False) as client:
         done = await client.keys.revoke(key, by=by or session.user)
     if session.out.as_json:

@@ -1,4 +1,4 @@
-"""`stepwell limits`: how many runs may be active at once, and how many may be started in a while."""
+"""`stepwell limits`: how many runs may be active at once, and how many may be started in a period."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def set_(
     ] = "active",
     by: By = "",
 ) -> None:
-    """Let at most N runs of a workflow, queue, workspace or limit key be active."""
+    """Set how many runs of a workflow, queue, workspace or limit key may be active at once."""
     scope: Any = kind
     how: Any = hold
     async with session.client(payloads=False) as client:
@@ -76,7 +76,7 @@ async def drop(session: CliSession, kind: Kind, name: Name, by: By = "") -> None
 
 @commands.add("rates", "stepwell limits rates")
 async def rates(session: CliSession) -> None:
-    """List the start rates that were set."""
+    """List the start rates that are set in the database."""
     async with session.client(payloads=False) as client:
         listed = await client.start_rates()
     if session.out.as_json:
@@ -101,7 +101,7 @@ async def set_rate(
     within: Seconds = "60s",
     by: By = "",
 ) -> None:
-    """Refuse more than N starts in a span of time, of each workflow or by each user, in all workspaces."""
+    """Set how many runs may be started in a period, per workflow or per user, in all workspaces."""
     kind, length = _rate(per, within)
     async with session.client(payloads=False) as client:
         await client.set_start_rate(kind, limit, seconds=length, by=by or session.user)

@@ -1,4 +1,4 @@
-"""`stepwell move`: everything of a SQLite file goes to PostgreSQL."""
+"""`stepwell move`: moves everything from a SQLite file to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def move(
 
 
 class _MoveBar:
-    """A bar that begins when the number of runs is known."""
+    """A progress bar that appears once the number of runs is known."""
 
     def __init__(self, session: CliSession) -> None:
         from contextlib import ExitStack

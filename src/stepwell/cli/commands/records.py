@@ -1,4 +1,4 @@
-"""`stepwell records ...`: collections of typed values, and the records in them."""
+"""`stepwell records`: collections of typed values, and the records in them."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def create(
     data: Data = "",
     fields: Fields = [],
     id: Annotated[
-        str, typer.Option("--id", metavar="ID", help="Its id, which makes a repeat harmless.")
+        str, typer.Option("--id", metavar="ID", help="Id of the record; makes a repeat harmless.")
     ] = "",
 ) -> None:
     """Create a record."""
@@ -198,7 +198,7 @@ async def update(
     fields: Fields = [],
     version: Version | None = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="The record has these fields only.", show_default=False)
+        bool, typer.Option("--whole", help="Remove all other fields of the record.", show_default=False)
     ] = False,
 ) -> None:
     """Set fields of a record; the others stay."""
@@ -242,7 +242,7 @@ async def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - is stdin.")],
     by: By = "",
 ) -> None:
-    """Restore an exported collection. Records whose id is there stay as they are."""
+    """Restore an exported collection. Records whose id exists stay as they are."""
     head, records = _read(file)
     async with session.client(create=True) as client:
         name = str(head["name"])
@@ -257,7 +257,7 @@ async def import_(
 
 
 async def _define(client: Client, head: dict[str, Any], by: str) -> None:
-    """Create the collection; one that is there keeps its definition."""
+    """Create the collection. An existing one keeps its definition."""
     from stepwell.errors import CollectionNotFound
 
     try:
@@ -317,7 +317,7 @@ def _seconds(text: str) -> float:
 
 
 def _exact(record: Record) -> dict[str, Any]:
-    """Return a record with its times to the microsecond, which an import restores."""
+    """Return a record with times to the microsecond, so that an import restores them exactly."""
     times = {name: getattr(record, name) for name in ("created_at", "updated_at")}
     return {
         **record_data(record),

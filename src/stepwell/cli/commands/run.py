@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 _SUFFIXES = (".py", ".json", ".yaml", ".yml")
-_GRACE = 5.0  # seconds that Ctrl-C lets the steps of this process finish
+_GRACE = 5.0  # seconds that steps get to finish after Ctrl-C
 Timeout = Annotated[
     str,
     typer.Option("--timeout", metavar="DURATION", help="Stop waiting after this time; the run continues."),
@@ -98,10 +98,12 @@ async def run(
 async def watch(
     session: CliSession, run: Run, timeout: Timeout = "", exit_on_wait: ExitOnWait = False
 ) -> int:
-    """Follow a run until it ends; the exit code says how. With --json it prints events, one a line."""
+    """Follow a run until it ends. The exit code says how it ended.
+
+    With --json it prints events, one a line.
+    """
     limit = _seconds(timeout)
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         row = await handle.info()
         if session.out.as_json:
             return await _printed(session, handle, limit)
@@ -116,7 +118,7 @@ def _seconds(timeout: str) -> float | None:
 
 
 def _parted(target: str) -> tuple[str, str]:
-    """Return the source and the workflow's name; a target without a source is a name."""
+    """Return the source and the name of the workflow. A target without a source is a name."""
     if target.endswith(_SUFFIXES):
         return target, ""
     source, _, name = target.rpartition(":")
@@ -144,7 +146,7 @@ def _chosen(programs: Programs, source: str, name: str) -> str:
 
 
 def _engine(session: CliSession, programs: Programs, *, detach: bool) -> Engine:
-    """Return an engine that runs these programs here, on all queues that they name."""
+    """Return an engine that runs these programs here, on all queues that they use."""
     from dataclasses import replace
 
     from stepwell.app import Engine

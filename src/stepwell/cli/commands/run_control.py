@@ -76,7 +76,7 @@ async def start(
 
 
 def input_of(text: str | None, fields: list[str]) -> list[Any]:
-    """Return the input of a start, or nothing if none was given."""
+    """Return the input of a start, or `{}` if none was given."""
     if fields:
         base = json_value("--input", text) if text is not None else {}
         return [{**base, **pairs("--field", fields)} if isinstance(base, dict) else base]
@@ -118,8 +118,7 @@ async def signal(
 ) -> None:
     """Send a signal to a run; it waits until the run asks for it."""
     value = json_value("--payload", payload) if payload is not None else None
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.signal(name, value, id=id, by=by or session.user)
     _done(session, handle.id, f"sent signal {name} to {handle.id}")
 
@@ -151,8 +150,7 @@ async def decide(
 ) -> None:
     """Answer an open approval of a run."""
     value = answer if answer in ("approved", "denied") else json_value("ANSWER", answer)
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.decide(value, path=path, by=by or session.user, roles=role, reason=reason)
     _done(session, handle.id, f"decided: {answer}")
 
@@ -170,8 +168,7 @@ async def trigger(
 ) -> None:
     """Take a transition that a machine waits for."""
     value = json_value("--payload", payload) if payload is not None else None
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.trigger(transition, value, by=by or session.user, reason=reason)
     _done(session, handle.id, f"triggered {transition} of {handle.id}")
 
@@ -253,9 +250,8 @@ async def release(session: CliSession, asked: RunsOptions) -> int:
 
 @commands.add("force", "stepwell runs force @last --reason 'its worker hangs' --yes")
 async def force(session: CliSession, run: Run, yes: Yes = False, by: By = "", reason: Reason = "") -> None:
-    """End a run at once, as cancelled, without letting it clean up: the last resort after cancel."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    """End a run at once, as cancelled, without its cleanup: the last resort after cancel."""
+    async with session.handle(run) as handle:
         await handle.info()
         question = f"End {handle.id} without letting it clean up?"
         if not session.out.confirm(question, yes=yes):
@@ -278,18 +274,16 @@ async def delay(
     by: By = "",
     reason: Reason = "",
 ) -> None:
-    """Let the timer of a sleeping run fire sooner, later or at once."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    """Change when the timer of a sleeping run fires: sooner, later or at once."""
+    async with session.handle(run) as handle:
         await handle.change_delay(0 if to == "0" else to, path=path, by=by or session.user, reason=reason)
     _done(session, handle.id, f"the timer of {handle.id} fires {'now' if to == '0' else f'in {to}'}")
 
 
 @commands.add("discard", "stepwell runs discard @last --yes")
 async def discard(session: CliSession, run: Run, yes: Yes = False, by: By = "", reason: Reason = "") -> None:
-    """Stop a test run and delete it with all runs below it, without letting it clean up."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    """Stop a test run and delete it with all runs below it, without its cleanup."""
+    async with session.handle(run) as handle:
         await handle.info()
         if not session.out.confirm(f"Stop and delete {handle.id}?", yes=yes):
             session.out.say("nothing was changed")
@@ -311,8 +305,7 @@ async def skip(
 ) -> None:
     """Continue a failed run as if its failed step had returned a value."""
     value = json_value("--output", output) if output is not None else None
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.skip(value, path=path, by=by or session.user, reason=reason)
     _done(session, handle.id, f"{handle.id} continues; the failed step counts as completed")
 
@@ -322,14 +315,13 @@ async def set_variable(
     session: CliSession,
     run: Run,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a variable of its graph.")],
-    value: Annotated[str, typer.Argument(metavar="JSON", help="Its new value.")],
+    value: Annotated[str, typer.Argument(metavar="JSON", help="New value, as JSON.")],
     by: By = "",
     reason: Reason = "",
 ) -> None:
-    """Give a variable of a graph run that waits, or is held, another value."""
+    """Set a variable of a graph run that waits or is held."""
     given = json_value("JSON", value)
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.set_variable(name, given, by=by or session.user, reason=reason)
     _done(session, handle.id, f"{handle.id} gets the new value of {name}")
 
@@ -337,8 +329,7 @@ async def set_variable(
 @commands.add("compensate", "stepwell runs compensate @failed --reason 'customer gave up'")
 async def compensate(session: CliSession, run: Run, by: By = "", reason: Reason = "") -> None:
     """Undo the completed steps of a failed or timed-out run."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         await handle.compensate(by=by or session.user, reason=reason)
     _done(session, handle.id, f"compensating {handle.id}")
 
@@ -355,7 +346,7 @@ async def rerun(
     ] = "",
     input: Input = None,
     version: Annotated[
-        str, typer.Option("--version", metavar="N", help="Version; else that of the run.")
+        str, typer.Option("--version", metavar="N", help="Version; else the version of the run.")
     ] = "",
     key: Key = "",
     by: By = "",
@@ -497,7 +488,7 @@ async def import_(
     by: By = "",
 ) -> None:
     """Restore exported runs under their own ids; those that had not ended continue."""
-    data = read_bytes(file)  # before a new database is created for it
+    data = read_bytes(file)  # fails before a new database is created
     async with session.client(create=True) as client:
         run = await client.import_run(data, by=by or session.user)
     _print_new(session, run)

@@ -87,8 +87,7 @@ async def show(session: CliSession, run: Run) -> None:
     """Show a run, where it stands and why it does not move."""
     from stepwell.cli.run_rows import whole_run_data
 
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         row, why, overview = await handle.info(), await handle.why(), await _overview(handle)
     reason = {"code": why.code, "text": why.text, "until": time_text(why.until)}
     data = {**whole_run_data(row), **overview, "why": reason}
@@ -106,7 +105,7 @@ commands.add("get", "stepwell runs get @last", hidden=True)(show)  # its name in
 
 
 async def _overview(handle: RunHandle[Any]) -> dict[str, Any]:
-    """Time and steps; nothing if the log cannot be read, which `why` explains."""
+    """Return time and steps, or nothing if the log cannot be read, which `why` explains."""
     try:
         overview = await handle.overview()
     except LogDamaged:
@@ -122,8 +121,7 @@ async def _overview(handle: RunHandle[Any]) -> dict[str, Any]:
 @commands.add("why", "stepwell runs why @waiting")
 async def why(session: CliSession, run: Run) -> None:
     """Explain why a run does not move."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         reason = await handle.why()
         waits = [] if reason.code == "damaged" else await handle.waits()
     if session.out.as_json:
@@ -137,7 +135,7 @@ async def why(session: CliSession, run: Run) -> None:
 
 
 def _decider(wait: OpenWait) -> str:
-    """Return the option that names one who may decide, if not everybody may."""
+    """Return the option that names somebody who may decide, if not everybody may."""
     if not wait.assignees:
         return ""
     kind, _, role = wait.assignees[0].partition(":")
@@ -145,7 +143,7 @@ def _decider(wait: OpenWait) -> str:
 
 
 def next_step(session: CliSession, run: str, wait: OpenWait) -> str:
-    """Return the command that answers an open wait, or when it ends by itself."""
+    """Return the command that answers an open wait, or when the wait ends by itself."""
     if wait.what == "signal":
         return session.command(f"runs signal {run} {wait.name} --payload JSON")
     if wait.what == "approval":
@@ -167,8 +165,7 @@ async def events(
     ] = 0,
 ) -> None:
     """Print the log of a run; with --json one object a line."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         async for event in handle.events(after=after, follow=follow):
             text = encoded(event_data(event)) if session.out.as_json else event_line(event)
             print(text, flush=follow)
@@ -204,13 +201,12 @@ async def logs(
     run: Run,
     path: Annotated[str, typer.Argument(metavar="PATH", help="Only the step at this path.")] = "",
     attempt: Annotated[
-        int, typer.Option("--attempt", metavar="N", help="Only this attempt of it.", min=0)
+        int, typer.Option("--attempt", metavar="N", help="Only this attempt of the step.", min=0)
     ] = 0,
     follow: Follow = False,
 ) -> None:
     """Print what the steps of a run logged and printed; with --json one object a line."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         after = 0
         if follow:
             async for line in handle.follow_logs(path, attempt=attempt):
@@ -237,8 +233,7 @@ def _print_log(session: CliSession, line: StepLogLine) -> None:
 @commands.add("steps", "stepwell runs steps @last", "stepwell runs steps @failed --json")
 async def steps(session: CliSession, run: Run, limit: Limit = 1000) -> None:
     """List what a run did: steps, waits, children, transitions and nodes, with their attempts and errors."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         entries = await handle.trace(limit=limit, values=session.out.as_json)
     if session.out.as_json:
         session.out.json(entries)
@@ -269,8 +264,7 @@ def _entry_took(entry: TraceEntry, now: float) -> str:
 @commands.add("state", "stepwell runs state @last", "stepwell runs state @last --at 12 --json")
 async def state(session: CliSession, run: Run, at: At = None) -> None:
     """Show the state of a run, now or after an earlier event: steps, waits and outputs."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         state = await handle.state(at)
     checkpoint = state.checkpoint
     session.out.fields(
@@ -304,8 +298,7 @@ def wait_data(wait: OpenWait) -> dict[str, Any]:
 @commands.add("waits", "stepwell runs waits @waiting")
 async def waits(session: CliSession, run: Run) -> None:
     """List what a run waits for, with the command that answers it."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         waits = await handle.waits()
     if session.out.as_json:
         session.out.json([wait_data(wait) for wait in waits])
@@ -325,8 +318,7 @@ async def waits(session: CliSession, run: Run) -> None:
 @commands.add("checkpoints", "stepwell runs checkpoints @last")
 async def checkpoints(session: CliSession, run: Run) -> None:
     """List the checkpoints from which a run can be forked."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         points = await handle.checkpoints()
     data = [
         {
@@ -361,13 +353,12 @@ async def documents(
     run: Run,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Print the value of this document.")] = "",
     version: Annotated[
-        int | None, typer.Option("--version", metavar="N", help="This version of it.", min=1)
+        int | None, typer.Option("--version", metavar="N", help="This version of the document.", min=1)
     ] = None,
     at: At = None,
 ) -> None:
     """List the documents of a run, or print one of them."""
-    async with session.client() as client:
-        handle = await session.run(client, run)
+    async with session.handle(run) as handle:
         if name:
             session.out.json(await handle.document(name, at=at, version=version))
             return

@@ -1,4 +1,4 @@
-"""`stepwell schedules ...`: workflows that start by time."""
+"""`stepwell schedules`: workflows that start by time."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def create(
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.", show_default=False)] = False,
     by: By = "",
 ) -> None:
-    """Start a workflow by cron or by interval."""
+    """Create a schedule: a workflow that starts by cron or at an interval."""
     arguments = () if input is None else (json_value("--input", input),)
     options: Any = {"cron": cron, "every": every, "timezone": tz, "overlap": overlap, "missed": missed}
     options |= {"tags": _tags(tag), "queue": queue, "version": version, "paused": paused}
@@ -126,7 +126,7 @@ async def update(
     version: Version = "",
     by: By = "",
 ) -> None:
-    """Change what the options name; the rest stays as it is."""
+    """Change the settings that the options name."""
     given: dict[str, Any] = {"cron": cron, "every": every, "timezone": tz, "overlap": overlap}
     given |= {"missed": missed, "spread": spread, "queue": queue, "version": version, "tags": _tags(tag)}
     changes: Any = {name: value for name, value in given.items() if value}
@@ -139,7 +139,7 @@ async def update(
 
 @commands.add("show", "stepwell schedules show nightly")
 async def show(session: CliSession, name: Name) -> None:
-    """Print a schedule with its next times and what it did last."""
+    """Show a schedule with its next times and its last run."""
     async with session.client() as client:
         session.out.fields(schedule_data(await client.schedules.get(name)))
 
@@ -156,7 +156,7 @@ async def preview(
     tz: Tz = "UTC",
     count: Annotated[int, typer.Option("--count", metavar="N", help="How many times.", min=1)] = 5,
 ) -> None:
-    """Say in words when a schedule would be due, with its next times; nothing is stored."""
+    """Describe when a schedule would be due, with its next times. Nothing is stored."""
     from stepwell.domain.triggers.schedule import zone
 
     async with session.client() as client:
@@ -171,7 +171,7 @@ async def preview(
 
 @commands.add("pause", "stepwell schedules pause nightly --reason 'the warehouse moves'")
 async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "") -> None:
-    """Start nothing until it is resumed."""
+    """Pause a schedule: it starts nothing until it is resumed."""
     async with session.client() as client:
         changed = await client.schedules.pause(name, by=by or session.user, reason=reason)
     _changed(session, name, changed, "is paused", "was paused before")
@@ -179,7 +179,7 @@ async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "
 
 @commands.add("resume", "stepwell schedules resume nightly")
 async def resume(session: CliSession, name: Name, by: By = "") -> None:
-    """Let it start runs again, from its next time on."""
+    """Resume a schedule, from its next time on."""
     async with session.client() as client:
         changed = await client.schedules.resume(name, by=by or session.user)
     _changed(session, name, changed, "is due again", "was not paused")
@@ -206,7 +206,7 @@ async def backfill(
     until: Annotated[str, typer.Option("--until", metavar="TIME", help="Slots before this time.")],
     by: By = "",
 ) -> None:
-    """Start the runs of past slots; slots that have a run keep it."""
+    """Start the runs of past slots. A slot that has a run keeps it."""
     first, last = _moment("--since", since), _moment("--until", until)
     async with session.client() as client:
         done = await client.schedules.backfill(name, first, last, by=by or session.user)

@@ -1,4 +1,4 @@
-"""`stepwell secrets set | list | delete | rotate`: values that nodes and steps use by name."""
+"""`stepwell secrets`: values that nodes and steps use by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def set_(
     header: Annotated[str, typer.Option("--header", metavar="NAME", help="Header, for --use header.")] = "",
     by: By = "",
 ) -> None:
-    """Seal a value under a name. The value is read from standard input, or asked for."""
+    """Store a value, sealed, under a name. The value is read from standard input or a prompt."""
     value = _typed(name) if sys.stdin.isatty() else sys.stdin.read().rstrip("\r\n")
     async with session.client(payloads=False) as client:
         info = await client.secrets.set(
@@ -90,7 +90,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> None:
 
 @commands.add("rotate", "stepwell secrets rotate")
 async def rotate(session: CliSession) -> None:
-    """Seal the secrets of all workspaces with the current key. The old key must still be there."""
+    """Seal the secrets of all workspaces with the current key. The old key must still be configured."""
     async with session.client(payloads=False) as client:
         count = await client.secrets.rotate()
     if session.out.as_json:
@@ -105,5 +105,5 @@ def _typed(name: str) -> str:
 
 
 def secret_data(info: SecretInfo) -> dict[str, Any]:
-    """Return a secret as JSON shows it: without its value."""
+    """Return a secret as JSON shows it, without its value."""
     return {**info._asdict(), "created_at": time_text(info.created_at)}

@@ -1,4 +1,4 @@
-"""`stepwell triggers ...`: workflows that start when something happens."""
+"""`stepwell triggers`: workflows that start when something happens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def create(
     input: Input = None,
     by: By = "",
 ) -> None:
-    """Start a workflow for each event, or for what a source finds."""
+    """Create a trigger: a workflow that starts for each event, or for what a source finds."""
     arguments = () if input is None else (json_value("--input", input),)
     given = {"event": event, "key": key, "condition": condition, "source": source, "every": every}
     options: Any = {name: value for name, value in given.items() if value}
@@ -97,7 +97,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> None:
 
 @commands.add("pause", "stepwell triggers pause ship --reason 'the warehouse moves'")
 async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "") -> None:
-    """Start nothing until it is resumed."""
+    """Pause a trigger: it starts nothing until it is resumed."""
     async with session.client() as client:
         done = await client.triggers.pause(name, by=by or session.user, reason=reason)
     _say(session, name, done, "is paused", "was paused before")
@@ -105,7 +105,7 @@ async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "
 
 @commands.add("resume", "stepwell triggers resume ship")
 async def resume(session: CliSession, name: Name, by: By = "") -> None:
-    """Let it start runs again."""
+    """Resume a trigger."""
     async with session.client() as client:
         done = await client.triggers.resume(name, by=by or session.user)
     _say(session, name, done, "is resumed", "was not paused")

@@ -1,4 +1,4 @@
-"""`stepwell webhooks ...`: addresses at which other services start workflows."""
+"""`stepwell webhooks`: addresses at which other services start workflows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def create(
     event_key: Annotated[str, typer.Option("--event-key", metavar="KEY", help="Key of the event.")] = "",
     by: By = "",
 ) -> None:
-    """Create a webhook and print its path, which cannot be guessed."""
+    """Create a webhook and print its path, which nobody can guess."""
     given = {"secret": secret, "header": header, "id_header": id_header, "event": event}
     options: Any = {name: value for name, value in {**given, "event_key": event_key}.items() if value}
     async with session.client() as client:
@@ -93,7 +93,7 @@ async def list_(session: CliSession, limit: Limit = 100) -> None:
 
 @commands.add("delete", "stepwell webhooks delete refunds")
 async def delete(session: CliSession, name: Name, by: By = "") -> None:
-    """Delete a webhook; its path no longer works, and its runs continue."""
+    """Delete a webhook. Its path stops working; its runs continue."""
     async with session.client() as client:
         done = await client.webhooks.delete(name, by=by or session.user)
     _say(session, name, done, "is deleted", "does not exist")
@@ -101,7 +101,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> None:
 
 @commands.add("pause", "stepwell webhooks pause refunds --reason 'the shop sends twice'")
 async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "") -> None:
-    """Refuse requests until it is resumed."""
+    """Pause a webhook: it refuses requests until it is resumed."""
     async with session.client() as client:
         done = await client.webhooks.pause(name, by=by or session.user, reason=reason)
     _say(session, name, done, "is paused", "was paused before")
@@ -109,7 +109,7 @@ async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "
 
 @commands.add("resume", "stepwell webhooks resume refunds")
 async def resume(session: CliSession, name: Name, by: By = "") -> None:
-    """Accept requests again."""
+    """Resume a webhook: it accepts requests again."""
     async with session.client() as client:
         done = await client.webhooks.resume(name, by=by or session.user)
     _say(session, name, done, "is resumed", "was not paused")

@@ -33,7 +33,7 @@ async def worker(
 ) -> None:
     """Run the workflows of a file until SIGTERM or Ctrl-C.
 
-    Both let steps finish and leave nothing half done.
+    On either, steps finish first and nothing is left half done.
     """
     from dataclasses import replace
 

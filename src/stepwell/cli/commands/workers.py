@@ -20,7 +20,7 @@ commands = Commands("List and drain the workers of a database.")
 
 @commands.add("list", "stepwell workers list", "stepwell workers list --json")
 async def list_(session: CliSession) -> None:
-    """List the workers: queues that they serve, workflows that they have, and whether they are alive."""
+    """List the workers: their queues and workflows, and whether they are alive."""
     async with session.client(payloads=False) as client:
         rows = await worker_rows(session, client)
     if session.out.as_json:
@@ -87,7 +87,7 @@ async def drain(
     by: By = "",
     reason: Reason = "",
 ) -> None:
-    """Ask a worker to let its steps end and exit."""
+    """Ask a worker to finish its steps and exit."""
     async with session.client(payloads=False) as client:
         rows = await worker_rows(session, client)
         ids = [row["id"] for row in rows if worker in (row["id"], row["name"])]
@@ -103,7 +103,7 @@ queues = Commands("List the queues with their runs and workers.")
 
 @queues.add("list", "stepwell queues list", "stepwell queues list --json")
 async def list_queues(session: CliSession) -> None:
-    """List the queues: what is ready, waits and is active, and how many workers serve them."""
+    """List the queues: how many runs are ready, waiting and active, and how many workers serve them."""
     async with session.client(payloads=False) as client:
         rows = await queue_rows(session, client)
     if session.out.as_json:

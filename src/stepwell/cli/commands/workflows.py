@@ -1,4 +1,4 @@
-"""`stepwell workflows`: what the database knows of workflows; saved graphs; the switch."""
+"""`stepwell workflows`: stored workflows, saved graphs, and the switch."""
 
 from __future__ import annotations
 
@@ -190,7 +190,10 @@ async def validate(
         typer.Option("--source", metavar="FILE", help="File with the custom nodes and steps of the graph."),
     ] = "",
 ) -> int:
-    """Check a graph without saving it: everything that is wrong with it, at once. The exit code is then 2."""
+    """Check a graph without saving it, and list all its problems at once.
+
+    The exit code is 2 if there are any.
+    """
     from stepwell.authoring.graphs.workflow import GraphTools
 
     tools = GraphTools(*_parts(source))
@@ -242,7 +245,7 @@ async def save(
     ] = False,
     by: By = "",
 ) -> None:
-    """Save a graph as a draft in the database, and publish it."""
+    """Save a graph as a draft, and publish it."""
     from stepwell.authoring.graphs.workflow import read_graph
 
     body = json_value("FILE", "-") if file == "-" else read_graph(file)
@@ -269,7 +272,7 @@ async def save(
 
 @commands.add("publish", "stepwell workflows publish review")
 async def publish(session: CliSession, workflow: Workflow, by: By = "") -> None:
-    """Make the draft of a saved graph a version; an unchanged draft makes no new one."""
+    """Publish the draft of a saved graph as a version. An unchanged draft makes no new one."""
     async with session.engine() as engine:
         version = await engine.library.publish(workflow, by=by or session.user)
     if session.out.as_json:
@@ -303,7 +306,7 @@ async def diff(
 
 
 def _changes(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Walk a difference: what was added, removed and changed, by path."""
+    """Walk a difference and yield what was added, removed and changed, by path."""
     if not isinstance(value, dict):
         if value not in (None, [], {}, False):
             yield "~", f"{path}: {encoded(value)}"

@@ -254,7 +254,7 @@ def _edited_checkpoint(event: Event, edits: Edits) -> Event:
 
 _STANDALONE = (
     *(ev.ValueRecorded, ev.Published, ev.Progress, ev.DocumentSaved, ev.Received),
-    ev.VariableSet,  # a correction by a person holds in the new run too
+    ev.VariableSet,  # a person's correction applies to the new run too
 )
 
 
@@ -312,7 +312,7 @@ def graph_prefix(events: Sequence[Event], seq: int, edits: Edits) -> ForkPrefix:
 
 
 def _starting(event: Event, nodes: set[str]) -> Event:
-    """The event, of whose `starts` only these are kept: the new run records when the others begin."""
+    """Return the event with only these `starts`. The new run records when the other nodes begin."""
     starts = event.fact.starts
     if not starts:
         return event

@@ -79,7 +79,7 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
     decided: Sequence[DecidedApproval] = ()
     started_by: str = ""
     lines: Sequence[LogLineRow] = ()  # what its steps logged and printed
-    words: Sequence[str] = ()  # of its error, if it is to be found by them
+    words: Sequence[str] = ()  # words of its error, by which it is found
     done: float | None = None
     total: float | None = None
     input_tokens: int = 0
@@ -88,7 +88,7 @@ class RunCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def terms(self) -> list[str]:
-        """What it is found by."""
+        """Return the terms by which it is found."""
         return [*tag_terms(self.tags), *word_terms(self.words)]
 
     @property

@@ -1,1 +1,1 @@
-"""Triggers: what starts runs by itself."""
+"""Triggers: what starts runs by itself: schedules, webhooks, events and sources."""

@@ -1,4 +1,4 @@
-"""Cron: the five fields of a schedule: what is wrong with them, when they are due, and how they read."""
+"""Cron: the five fields of a schedule: whether they are valid, when they are due, and how they read."""
 
 from __future__ import annotations
 
@@ -81,21 +81,21 @@ def _values(field: _Field, text: str) -> set[int] | None:
 
 
 def plain(text: str) -> str:
-    """The five fields of a schedule, also of `@daily` and its like."""
+    """Return the five fields of a schedule, also for `@daily` and its like."""
     return _WRITTEN_OUT.get(text.lower(), text)
 
 
 def next_time(text: str, after: datetime) -> datetime | None:
-    """The first time after that one, in the same time zone; None: there is none within 50 years.
+    """Return the first time after that one, in the same time zone; None if there is none within 50 years.
 
-    If both minute and hour are fixed, the schedule is due once on each of its days: if the clocks skip that
-    time, as soon as they have; if they repeat it, the first time. Otherwise it follows the clock on the wall:
-    not at times that are skipped, and twice at those that are repeated.
+    If both minute and hour are fixed, the schedule is due once on each of its days: right after the gap if
+    the clocks skip that time, and the first time round if they repeat it. Otherwise it follows the clock on
+    the wall: never at times that are skipped, twice at times that are repeated.
     """
     times = CronSim(plain(text), after)
     for time in times:
         if time.timestamp() > after.timestamp():
-            return time  # else `after` is in a repeated hour, and this is its first time round
+            return time  # else `after` is in a repeated hour, in its first round
     return None
 
 

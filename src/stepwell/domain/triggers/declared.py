@@ -1,6 +1,6 @@
-"""Declared triggers: what a workflow says about how it starts by itself, in its code or in its graph.
+"""Declared triggers: what a workflow's code or graph says about how it starts by itself.
 
-Storing the workflow creates, changes and removes its triggers, so that exactly those that it declares exist.
+Storing the workflow creates, changes and removes its triggers, until exactly the declared ones exist.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from stepwell.domain.new_run import NO_INPUT
 from stepwell.errors import InvalidDefinition, excerpt
 
 TriggerKind = Literal["schedule", "webhook", "event", "source"]
-DECLARED_MAX = 50  # of one workflow
+DECLARED_MAX = 50  # triggers of one workflow
 
 
 class DeclaredTrigger(NamedTuple):
-    """One trigger of a workflow: `@workflow(triggers=[on_event("order.paid")])`."""
+    """A trigger that a workflow declares: `@workflow(triggers=[on_event("order.paid")])`."""
 
     kind: TriggerKind
-    id: str  # one within its workflow
+    id: str  # unique within the workflow
     input: Any = NO_INPUT
     options: Mapping[str, Any] = {}
 
@@ -33,29 +33,29 @@ def on_schedule(
     id: str = "schedule",
     **options: Any,
 ) -> DeclaredTrigger:
-    """Start the workflow by cron, or every so often; options as of `engine.schedules.create`."""
+    """Start the workflow by cron, or every so often. Options are those of `engine.schedules.create`."""
     return DeclaredTrigger("schedule", id, input, {"cron": cron, "every": every, **options})
 
 
 def on_event(event: str, *, input: Any = NO_INPUT, id: str = "", **options: Any) -> DeclaredTrigger:
-    """Start the workflow for each broadcast event of that name; options as of `engine.triggers.create`."""
+    """Start the workflow for each such broadcast event. Options are those of `engine.triggers.create`."""
     return DeclaredTrigger("event", id or event, input, {"event": event, **options})
 
 
 def on_webhook(*, input: Any = NO_INPUT, id: str = "webhook", **options: Any) -> DeclaredTrigger:
-    """Start the workflow for each request to an address; options as of `engine.webhooks.create`."""
+    """Start the workflow for each request to an address. Options are those of `engine.webhooks.create`."""
     return DeclaredTrigger("webhook", id, input, options)
 
 
 def on_source(
     source: str, config: Any = None, *, input: Any = NO_INPUT, id: str = "", **options: Any
 ) -> DeclaredTrigger:
-    """Start the workflow for what a source finds; options as of `engine.triggers.create`."""
+    """Start the workflow for what a source finds. Options are those of `engine.triggers.create`."""
     return DeclaredTrigger("source", id or source, input, {"source": source, "config": config, **options})
 
 
 def checked_declared(triggers: Iterable[Any], where: str) -> tuple[DeclaredTrigger, ...]:
-    """The triggers of a workflow; InvalidDefinition if something else, or an id twice, is among them."""
+    """Return the triggers. InvalidDefinition if one is not a trigger, or an id appears twice."""
     if isinstance(triggers, DeclaredTrigger) or not isinstance(triggers, Iterable):
         raise InvalidDefinition(f"triggers of {where} is not a list", hint="write triggers=[on_event(...)]")
     declared = tuple(triggers)
@@ -77,5 +77,5 @@ def checked_declared(triggers: Iterable[Any], where: str) -> tuple[DeclaredTrigg
 
 
 def triggers_of(workflow: object) -> tuple[DeclaredTrigger, ...]:
-    """What a workflow of any style declares."""
+    """Return the triggers that a workflow of any style declares."""
     return tuple(getattr(workflow, "triggers", ()))

@@ -22,10 +22,10 @@ from stepwell.domain.triggers.trigger import Trigger
 from stepwell.domain.triggers.triggered_runs import TriggeredRuns
 from stepwell.errors import InvalidDefinition, RecursionLimit, excerpt
 
-TRIGGER = "trigger"  # the type of rows: started by an event, or by a source
+TRIGGER = "trigger"  # the type of trigger rows for events and sources
 EVENT = "event"
 _COUNTED_MAX = 100
-EVENT_KNOWN = ("payload", "event", "key", "id", "at", "by", "name")  # what an input may name
+EVENT_KNOWN = ("payload", "event", "key", "id", "at", "by", "name")  # the names that an input may refer to
 SOURCE_KNOWN = ("payload", "id", "at", "source", "name")
 
 Condition = Callable[[str, Mapping[str, Any]], bool]
@@ -38,7 +38,7 @@ def unconditional(expression: str, values: Mapping[str, Any]) -> bool:
 
 
 class SourceEvent(NamedTuple):
-    """What a source has found. One with the same id starts nothing again; `cursor` is where to continue."""
+    """An event that a source found. The same id starts nothing again; `cursor` is where to continue."""
 
     id: str
     payload: Any = None
@@ -46,33 +46,33 @@ class SourceEvent(NamedTuple):
 
 
 class TriggerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What starts a run: an event of this name, or what a source of this type finds."""
+    """What starts a run: an event of this name, or an event from a source of this type."""
 
     event: str = ""
     key: str = ""  # '': any key
-    condition: str = ""  # an expression over `trigger`; '': always
-    source: str = ""  # a type of a program, which looks every so often
+    condition: str = ""  # an expression over `trigger`; '': always true
+    source: str = ""  # a source type of the program, asked every so often
     every: float | None = None
 
 
 class RefusedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The last event that started no run although it should have, and why."""
+    """The last event that should have started a run and did not, and why."""
 
     event: str
     at: float
-    reason: str  # disabled, no_workflow, recursion_limit, or the code of an error
+    reason: str  # disabled, no_workflow, recursion_limit, or an error code
     message: str = ""
 
 
 class TriggerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: int = 0
     last_refused: RefusedEvent | None = None
-    counted: list[str] = []  # marks of the last refused events: after a crash one is refused again
-    # Of a source
-    lease: str = ""  # of the worker that looks
+    counted: list[str] = []  # hashes of the last refused events, which a crash may repeat
+    # For sources
+    lease: str = ""  # lease of the worker that asks the source
     cursor: Raw = NULL  # where the source continues
-    failures: int = 0  # in a row
-    error: str = ""  # of the last one
+    failures: int = 0  # consecutive failures
+    error: str = ""  # code of the last failure
     started: int = 0  # runs
     looked_at: float | None = None
 
@@ -90,17 +90,17 @@ def state_of(trigger: Trigger) -> TriggerState:
 
 
 def event_match(name: str) -> str:
-    """What finds the triggers of an event."""
+    """Return the key by which the triggers of an event are found."""
     return f"event:{name}"
 
 
 def source_match(type: str) -> str:
-    """What finds the triggers of a source."""
+    """Return the key by which the triggers of a source are found."""
     return f"source:{type}"
 
 
 def with_refusal(state: TriggerState, refused: RefusedEvent) -> TriggerState:
-    """The state of a trigger after it started no run; the same state if that is counted already."""
+    """Return the state of a trigger after it started no run; the same state if that is already counted."""
     mark = hashlib.blake2b(refused.event.encode(), digest_size=6).hexdigest()
     if mark in state.counted:
         return state
@@ -115,14 +115,14 @@ class EventRuns:
         self._runs = TriggeredRuns(ids, payload_bytes_max)
 
     def wants(self, trigger: Trigger, event: PublishedEvent) -> bool:
-        """Whether the event is for this trigger; its condition is not looked at."""
+        """Return whether the event is for this trigger, before its condition is evaluated."""
         known_in_time = trigger.created_at <= event.at
         return trigger.paused is None and known_in_time and settings_of(trigger).key in ("", event.key)
 
     def run(self, trigger: Trigger, definition: Definition, event: PublishedEvent) -> NewRun | None:
-        """The run of an event; None: the condition does not hold. Raises StepwellError if it cannot start."""
+        """Return the run of an event, or None if the condition is false. StepwellError if it cannot start."""
         if event.hops >= HOPS_MAX:
-            raise RecursionLimit(f"{event.hops + 1} runs would have led to one another")
+            raise RecursionLimit(f"{event.hops + 1} runs would have started one another in a chain")
         known = {
             "payload": msgspec.json.decode(event.payload),
             "event": event.name,

@@ -1,7 +1,8 @@
-"""Input of a trigger: JSON whose texts may name what the trigger knows, as `{{trigger.slot}}`.
+"""Input of a trigger: JSON whose strings may refer to the trigger's values, as `{{trigger.slot}}`.
 
-Only names and their fields are replaced, once: no expression is evaluated, and what a value contains stays
-text. A text that is one reference becomes the value itself; inside other text the value is written out.
+Only names and their fields are replaced, once. No expression is evaluated, and a value that contains braces
+stays text. A string that is one reference becomes the value itself; within other text the value is written
+out.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _REFERENCE = re.compile(r"\{\{\s*trigger\.([A-Za-z_][\w.]*)\s*\}\}", re.ASCII)
 
 
 def filled(value: Any, known: Mapping[str, Any], bytes_max: int = PAYLOAD_BYTES_MAX) -> Any:
-    """The value with its references replaced; PayloadTooLarge if these alone exceed the limit.
+    """Return the value with its references replaced.
 
-    That is found out before they are written, so few references to a large value cannot use up the memory.
+    PayloadTooLarge if the references alone exceed the limit. This is checked before they are written, so
+    that a few references to a large value cannot fill the memory.
     """
     size = 0
     for path, count in Counter(_references(value)).items():
@@ -36,7 +38,7 @@ def filled(value: Any, known: Mapping[str, Any], bytes_max: int = PAYLOAD_BYTES_
 
 
 def _size(value: Any) -> int:
-    """How many bytes a reference to this value adds, at least."""
+    """Return how many bytes a reference to this value adds, at least."""
     text = value.encode(errors="surrogatepass") if isinstance(value, str) else PLAIN.encode(value)
     return len(text)
 
@@ -69,7 +71,7 @@ def _text(value: Any) -> str:
 
 
 def check_references(value: Any, names: Iterable[str]) -> None:
-    """Raise InvalidInput if the value names something that a trigger of this type does not know."""
+    """Raise InvalidInput if the value refers to something that a trigger of this type does not have."""
     names = list(names)
     for path in _references(value):
         name = path.partition(".")[0]

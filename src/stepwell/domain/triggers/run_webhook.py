@@ -1,8 +1,8 @@
 """RunWebhook: an address that one run gives away, for one delivery.
 
-Nothing is stored for it: the address names the run, and proves with a code that only the run's seed gives
-that the run has made it. A delivery is the broadcast event `webhook` with the address as its key, so it is
-kept until the run waits for it, and counts once.
+Nothing is stored for it. The address names the run and contains a code that only the run's seed produces,
+which proves that the run created it. A delivery is the broadcast event `webhook` with the address as its
+key, so it is kept until the run waits for it, and counts once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class RunWebhook(NamedTuple):
     settings: WebhookSettings
 
     def is_made_with(self, seed: str) -> bool:
-        """Whether the run with this seed has made it."""
+        """Return whether the run with this seed created it."""
         return hmac.compare_digest(self.code, _code(seed, self.run_id, self.nonce, self.settings))
 
 
 def run_webhook(
     workspace: str, run_id: str, seed: str, place: str, *, secret: str = "", scheme: str = ""
 ) -> str:
-    """The path of the address that a run makes at this place; InvalidInput if nothing can sign like that."""
+    """Return the path of the address that a run creates here. InvalidInput if its scheme is unknown."""
     scheme = scheme or ("standard" if secret else "none")
     if scheme not in ("none", *_SCHEMES):
         raise InvalidInput(
@@ -52,7 +52,7 @@ def run_webhook(
 
 
 def token_of(path: str) -> str:
-    """What names the address in its path; InvalidInput if it is not one of a run."""
+    """Return the token in the path of an address. InvalidInput if it is not the address of a run."""
     token = str(path).rpartition("/")[2]
     if read_token(token) is None:
         raise InvalidInput(
@@ -64,12 +64,12 @@ def token_of(path: str) -> str:
 
 
 def receiver_of(token: str) -> RunId:
-    """The run to which a delivery at this address goes. Stores keep it for as long as that run lives."""
+    """Return the run for which a delivery to this address is. Stores keep it while that run lives."""
     return RunId(token.partition(".")[0])
 
 
 def read_token(token: str) -> RunWebhook | None:
-    """The webhook of this token; None if no run can have made it."""
+    """Return the webhook of this token, or None if no run can have created it."""
     run_id, *parts = token.split(".", 4)
     if (
         not token.isascii()

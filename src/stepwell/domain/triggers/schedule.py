@@ -1,6 +1,6 @@
-"""Schedule: the times at which a workflow is to run, and what to do about those that were missed.
+"""Schedule: the times at which a workflow runs, and what happens to times that were missed.
 
-The times are slots. A slot belongs to the schedule and not to the moment at which somebody looks, so the key
+The times are slots. A slot belongs to the schedule, not to the moment at which somebody looks, so the key
 of its run is the same for every scheduler. All slots are in seconds since 1970, in UTC.
 """
 
@@ -24,11 +24,11 @@ Overlap = Literal["skip", "queue", "allow"]
 Missed = Literal["skip", "one", "all"]
 
 EVERY_MIN = 1.0
-LATE_SECONDS = 60.0  # a slot that is this late was missed
-MISSED_MAX = 100  # slots that are made up for; earlier ones are skipped
-SLOTS_AT_ONCE = 10  # of one schedule in one transaction
+LATE_SECONDS = 60.0  # seconds; a slot that is later than this was missed
+MISSED_MAX = 100  # missed slots that are made up for; earlier ones are skipped
+SLOTS_AT_ONCE = 10  # slots of one schedule in one transaction
 COUNTED_MAX = 1000  # skipped slots that are counted one by one
-SCHEDULE_KNOWN = {  # what an input may name, with an example of each
+SCHEDULE_KNOWN = {  # the names that an input may refer to, with an example of each
     "slot": "2026-01-01T00:00:00Z",
     "local": "2026-01-01T00:00:00+00:00",
     "date": "2026-01-01",
@@ -46,7 +46,7 @@ class ScheduleSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     anchor: float = 0.0
     overlap: Overlap = "queue"
     missed: Missed = "one"
-    spread: float = 0.0  # the start is up to this many seconds after the slot, always the same for a schedule
+    spread: float = 0.0  # seconds that starts are delayed at most, always by the same amount
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +59,12 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 class ScheduleState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: int = 0  # runs
     skipped: int = 0  # slots that started no run
-    last_slot: float | None = None  # that started one
+    last_slot: float | None = None  # the last slot that started a run
     last_skip: Skipped | None = None
 
 
 class SlotDecision(NamedTuple):
-    """Slots that are due: those to start, how many are skipped, the last of them and why; the next slot."""
+    """What to do about slots that are due: which to start, how many are skipped and why, and the next one."""
 
     starts: list[float]
     skipped: int
@@ -74,7 +74,7 @@ class SlotDecision(NamedTuple):
 
 
 def checked_settings(settings: ScheduleSettings) -> ScheduleSettings:
-    """Return the settings, or raise an error that says which part is wrong."""
+    """Return the settings, or raise an error that names the wrong part."""
     if bool(settings.cron) == (settings.every is not None):
         raise InvalidInput(
             "a schedule is due by cron or by interval",
@@ -98,7 +98,7 @@ def checked_settings(settings: ScheduleSettings) -> ScheduleSettings:
 
 
 def zone(name: str) -> ZoneInfo:
-    """The time zone of that name; BadTimeZone suggests the one that was probably meant."""
+    """Return the time zone of that name. BadTimeZone suggests a similar name."""
     if name not in zones():
         close = did_you_mean(name, zones())
         raise BadTimeZone(f"no time zone is called {excerpt(name)}", hint=close, field="timezone")
@@ -111,7 +111,7 @@ def zones() -> frozenset[str]:
 
 
 def next_slot(settings: ScheduleSettings, after: float) -> float | None:
-    """The first slot after that time; None: there is none."""
+    """Return the first slot after that time, or None."""
     if settings.every is not None:
         count = math.floor((after - settings.anchor) / settings.every) + 1
         slot = settings.anchor + count * settings.every
@@ -121,7 +121,7 @@ def next_slot(settings: ScheduleSettings, after: float) -> float | None:
 
 
 def slots(settings: ScheduleSettings, after: float) -> Iterator[float]:
-    """The slots after that time, in order."""
+    """Yield the slots after that time, in order."""
     slot = next_slot(settings, after)
     while slot is not None:
         yield slot
@@ -129,7 +129,7 @@ def slots(settings: ScheduleSettings, after: float) -> Iterator[float]:
 
 
 def spread_of(settings: ScheduleSettings, id: str) -> float:
-    """By how much the schedule with this id starts after its slots."""
+    """Return by how much the schedule with this id starts after its slots."""
     if not settings.spread:
         return 0.0
     part = int.from_bytes(hashlib.blake2b(id.encode(), digest_size=4).digest(), "big") / 2**32
@@ -137,9 +137,9 @@ def spread_of(settings: ScheduleSettings, id: str) -> float:
 
 
 def decide(settings: ScheduleSettings, slot: float, now: float, *, live: bool) -> SlotDecision:
-    """What to do about the slots from `slot` to `now`. `live`: the last run has not ended.
+    """Decide about the slots from `slot` to `now`. `live`: the last run has not ended.
 
-    The last of them is missed if it is LATE_SECONDS late, the others are because a later one is due too.
+    The last slot is missed if it is LATE_SECONDS late. The others are missed because a later one is due.
     """
     starts, skipped, last_skipped, reason = [slot], 0, None, ""
     following = next_slot(settings, slot)
@@ -161,7 +161,7 @@ def decide(settings: ScheduleSettings, slot: float, now: float, *, live: bool) -
 
 
 def _latest(settings: ScheduleSettings, slot: float, now: float, wanted: int) -> list[float]:
-    """The last slots from `slot` to `now`, looking back no further than needed."""
+    """Return the last slots from `slot` to `now`, looking back no further than needed."""
     window = _WINDOW
     while True:
         begin = max(slot, now - window)
@@ -176,7 +176,7 @@ def _latest(settings: ScheduleSettings, slot: float, now: float, wanted: int) ->
 
 
 def _count(settings: ScheduleSettings, first: float, end: float) -> int:
-    """How many slots there are from `first` on before `end`; COUNTED_MAX if there are more."""
+    """Return how many slots there are from `first` to before `end`; COUNTED_MAX if there are more."""
     if settings.every is not None:
         return max(0, round((end - first) / settings.every))
     count = 0
@@ -188,7 +188,7 @@ def _count(settings: ScheduleSettings, first: float, end: float) -> int:
 
 
 def described(settings: ScheduleSettings) -> str:
-    """The schedule in words: "At 02:30 on Monday through Friday, Europe/Berlin"."""
+    """Return the schedule in words: "At 02:30 on Monday through Friday, Europe/Berlin"."""
     if settings.every is not None:
         return f"Every {_interval(settings.every)}"
     return f"{in_words(settings.cron)}, {settings.timezone}"
@@ -203,12 +203,12 @@ def _interval(seconds: float) -> str:
 
 
 def slot_text(slot: float) -> str:
-    """The slot as keys and inputs show it: ISO 8601 in UTC."""
+    """Return the slot as keys and inputs show it: ISO 8601 in UTC."""
     moment = datetime.fromtimestamp(slot, UTC)
     text = moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
     return text.replace("+00:00", "Z")
 
 
 def slot_key(id: str, slot: float) -> str:
-    """The idempotency key of the run that a slot starts: the same for every scheduler."""
+    """Return the idempotency key of the run of a slot, which is the same for every scheduler."""
     return f"sched/{id}/{slot_text(slot)}"

@@ -31,7 +31,7 @@ from stepwell.domain.triggers.trigger import SCHEDULE, DueTrigger, Firing, Trigg
 from stepwell.domain.triggers.triggered_runs import TriggeredRuns
 from stepwell.errors import StepwellError
 
-POSTPONED_SECONDS = 30.0  # until a schedule is looked at again that could not be decided
+POSTPONED_SECONDS = 30.0  # seconds until a schedule that could not be decided is tried again
 
 _settings = msgspec.json.Decoder(ScheduleSettings)
 _state = msgspec.json.Decoder(ScheduleState)
@@ -46,19 +46,19 @@ def state_of(trigger: Trigger) -> ScheduleState:
 
 
 class ScheduledRuns:
-    """Decides what due schedules do."""
+    """Decides what due schedules start."""
 
     def __init__(self, ids: Ids, payload_bytes_max: int) -> None:
         self._runs = TriggeredRuns(ids, payload_bytes_max)
 
     def fire(self, due: Sequence[DueTrigger], now: float) -> list[Firing]:
-        """What each of these does at that time."""
+        """Decide what each of these schedules starts at that time."""
         return [self._fire_or_postpone(each, now) for each in due]
 
     def _fire_or_postpone(self, due: DueTrigger, now: float) -> Firing:
         try:
             return self._fire(due, now)
-        except Exception as error:  # the other schedules of this transaction must not wait for this one
+        except Exception as error:  # must not hold up the other schedules of this transaction
             reason = error.code.lower() if isinstance(error, StepwellError) else type(error).__name__
             return _postponed(due.trigger, now, reason)
 
@@ -100,7 +100,7 @@ class ScheduledRuns:
         key: str = "",
         by: str = "",
     ) -> NewRun:
-        """The run of a slot; InvalidInput if the input no longer fits the workflow."""
+        """Return the run of a slot. InvalidInput if its input no longer fits the workflow."""
         settings = settings_of(trigger)
         local = datetime.fromtimestamp(slot, zone(settings.timezone))
         known = {"slot": slot_text(slot), "local": local.isoformat(), "name": trigger.name}
@@ -120,7 +120,7 @@ class ScheduledRuns:
 
 
 def _postponed(trigger: Trigger, now: float, reason: str) -> Firing:
-    """Leave the slot to a later look: another worker may know the time zone that this one lacks."""
+    """Leave the slot to a later attempt: another worker may know the time zone that this one lacks."""
     assert trigger.slot is not None, "a schedule that is due has a slot"
     state = replace(state_of(trigger), last_skip=Skipped(slot=trigger.slot, reason=reason))
     later = now + POSTPONED_SECONDS
@@ -128,7 +128,7 @@ def _postponed(trigger: Trigger, now: float, reason: str) -> Firing:
 
 
 def _run_id(trigger: Trigger, slot: float, now: float) -> RunId:
-    """Sorts by time, as other ids of runs. Derived, because a store may ask for it on its own thread."""
+    """Derive a run id that sorts by time, without randomness: a store may ask for it on its own thread."""
     digest = hashlib.blake2b(slot_key(trigger.id, slot).encode(), digest_size=10).hexdigest()
     return RunId(f"{int(now * 1000):012x}{digest}")
 
@@ -136,7 +136,7 @@ def _run_id(trigger: Trigger, slot: float, now: float) -> RunId:
 def _changed(state: ScheduleState, decision: SlotDecision) -> ScheduleState:
     skip = state.last_skip
     if skip is not None and skip.slot in decision.starts:
-        skip = None  # it was only postponed
+        skip = None  # it was only postponed, and starts now
     if decision.skipped and decision.last_skipped is not None:
         skip = Skipped(slot=decision.last_skipped, reason=decision.reason)
     return replace(

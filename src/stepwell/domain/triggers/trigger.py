@@ -1,7 +1,7 @@
-"""Trigger: something that starts runs of a workflow by itself, as a store keeps it.
+"""Trigger: what starts runs of a workflow by itself, as a store keeps it.
 
-A trigger has a type, a workflow, settings and state. The columns that a store looks at are the same for all
-types: when it is due, and what finds it. Settings and state are JSON that only its type reads.
+A trigger has a type, a workflow, settings and state. A store reads the same columns for all types: when the
+trigger is due, and what finds it. Settings and state are JSON that only its type reads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
 from stepwell.domain.events import NULL
 
 SCHEDULE = "schedule"
-FIRE_MAX = 250  # triggers that one transaction fires
+FIRE_MAX = 250  # triggers fired in one transaction
 
 
 class TriggerStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a trigger gives to the runs it starts."""
+    """What a trigger passes to the runs that it starts."""
 
     input: Raw = NULL
-    config: Raw = NULL  # of a source
+    config: Raw = NULL  # id of the source's event
     tags: dict[str, str] = {}
     queue: str = ""
     priority: int | None = None
@@ -40,27 +40,27 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger. `start`, `paused` and `state` hold values, which a codec encodes; the rest stays plain."""
+    """A trigger. `start`, `paused` and `state` are values, which a codec encodes; the rest stays plain."""
 
     id: str
     type: str
-    name: str  # one of a type in a workspace
+    name: str  # unique among the triggers of a type in a workspace
     workflow: str
-    version: str = ""  # '': the latest when it fires
+    version: str = ""  # '': the latest version when it fires
     workspace: str = DEFAULT_WORKSPACE
     settings: bytes = b"{}"
-    start: bytes = b"{}"  # TriggerStart
-    match: str = ""  # what finds it: the name of an event
-    paused: bytes | None = None  # Pause
+    start: bytes = b"{}"  # JSON of TriggerStart
+    match: str = ""  # the key by which it is found, such as the name of an event
+    paused: bytes | None = None  # JSON of Pause
     slot: float | None = None  # the next time that its schedule names
-    next_at: float | None = None  # when it is due; None: not by time, or not until it is resumed
-    origin: str = ""  # the graph that declares it; '': somebody created it
-    revision: int = 1  # counts the changes by people
+    next_at: float | None = None  # when it is due; None: not by time, or while it is paused
+    origin: str = ""  # the workflow that declares it; '': a person created it
+    revision: int = 1  # number of changes by people
     created_at: float = 0.0
     created_by: str = ""
     updated_at: float = 0.0
     updated_by: str = ""
-    # What firing writes
+    # Written when it fires
     state: bytes = b"{}"
     last_run: str = ""
 
@@ -72,19 +72,19 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
         return self.next_at is not None and self.next_at <= now
 
     def is_same_put(self, other: Trigger) -> bool:
-        """Whether both are of one call: a repeated one, whose first answer was lost."""
+        """Return whether both come from one call, repeated because its first answer was lost."""
         mine = (self.id, self.revision, self.updated_at, self.updated_by)
         return mine == (other.id, other.revision, other.updated_at, other.updated_by)
 
     def is_advanced(self, firing: Firing) -> bool:
-        """Whether it has the state of this firing: a repeated one, whose first answer was lost."""
+        """Return whether it has the state of this firing, which was repeated because its answer was lost."""
         return self.paused is None and (self.id, self.state) == (firing.trigger.id, firing.state)
 
 
 class TriggerFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which triggers to list, by name; `after` is the last name of the page before.
+    """Which triggers to list, by name; `after` is the last name of the previous page.
 
-    Without a type those of all types that a workflow declares: then only `origin` counts.
+    Without a type, lists the triggers of all types that a workflow declares: then only `origin` counts.
     """
 
     type: str = ""
@@ -107,16 +107,16 @@ class TriggerFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueTrigger(NamedTuple):
-    """A trigger that is due, with what the store knows about it in the same transaction."""
+    """A due trigger, with what the store knows about it in the same transaction."""
 
     trigger: Trigger
-    definition: Definition | None  # of its workflow; None: there is none
+    definition: Definition | None  # definition of its workflow; None: there is none
     disabled: bool  # its workflow accepts no new runs
     live: bool  # the last run that it started has not ended
 
 
 class Firing(NamedTuple):
-    """What a due trigger does: the runs it starts, and what its row becomes."""
+    """What a due trigger does: the runs that it starts, and its changed row."""
 
     trigger: Trigger
     runs: Sequence[NewRun]
@@ -127,14 +127,14 @@ class Firing(NamedTuple):
 
     @property
     def changed(self) -> Trigger:
-        """The trigger as it is afterwards."""
+        """Return the trigger as it is afterwards."""
         return replace(
             self.trigger, slot=self.slot, next_at=self.next_at, state=self.state, last_run=self.last_run
         )
 
 
 class Fired(NamedTuple):
-    """`triggers` fired and gave `runs`. The next is due in `next_in` seconds; None: none is due by time."""
+    """`triggers` fired and started `runs`. The next is due in `next_in` seconds; None: none is, by time."""
 
     triggers: int
     runs: Sequence[NewRun]

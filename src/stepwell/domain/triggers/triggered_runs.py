@@ -45,9 +45,9 @@ class TriggeredRuns:
         by: str,
         concurrency: Concurrency | None = None,
     ) -> NewRun:
-        """The run that a trigger starts, `known` filled into its input.
+        """Return the run that a trigger starts, with `known` filled into its input.
 
-        InvalidInput if that does not fit the workflow, PayloadTooLarge if it is too large.
+        InvalidInput if the input does not fit the workflow, PayloadTooLarge if it is too large.
         """
         start = start_of(trigger)
         input = filled(msgspec.json.decode(start.input), known, self._payload_bytes_max)

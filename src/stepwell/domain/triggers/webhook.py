@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import msgspec
 
 from stepwell.domain.suggest import did_you_mean_one_of
-from stepwell.errors import InvalidInput, Outdated, Unsigned, excerpt
+from stepwell.errors import InvalidInput, InvalidSignature, InvalidTimestamp, excerpt
 
 WEBHOOK = "webhook"
 WEBHOOK_KNOWN = ("body", "headers", "query", "id", "name", "at")  # what an input may name
@@ -132,7 +132,7 @@ def checked_webhook(settings: WebhookSettings) -> WebhookSettings:
 def verified(
     settings: WebhookSettings, secret: str, headers: Mapping[str, str], body: bytes, now: float
 ) -> SignedDelivery:
-    """Return the delivery; Unsigned if the request may not start anything. Header names are lower case."""
+    """Return the delivery; InvalidSignature if it may not start anything. Header names are lower case."""
     # An HMAC covers the body alone: a repeated request must not get a new id.
     by_default = "" if settings.scheme == "hmac" else "idempotency-key"
     id = headers.get(settings.id_header.lower() or by_default, "")
@@ -147,7 +147,7 @@ def verified(
         password = base64.b64encode(secret.encode()).decode()  # the secret is user:password
         _check_authorization("basic", password, headers)
     if id and not _ID.match(id):
-        raise Unsigned(f"the delivery id is not 1 to {ID_MAX} printable characters")
+        raise InvalidSignature(f"the delivery id is not 1 to {ID_MAX} printable characters")
     return SignedDelivery(id)
 
 
@@ -156,16 +156,16 @@ def _check_standard(
 ) -> str:
     id, time = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not _ID.match(id):
-        raise Unsigned("the request has no webhook-id")
+        raise InvalidSignature("the request has no webhook-id")
     if not _TIME.match(time) or abs(now - int(time)) > settings.tolerance:
-        raise Outdated("webhook-timestamp is missing, or too far from the current time")
+        raise InvalidTimestamp("webhook-timestamp is missing, or too far from the current time")
     given = headers.get("webhook-signature", "").split(" ", SIGNATURES_MAX)
     if len(given) > SIGNATURES_MAX:
-        raise Unsigned(f"the request has more than {SIGNATURES_MAX} signatures")
+        raise InvalidSignature(f"the request has more than {SIGNATURES_MAX} signatures")
     expected = hmac.digest(_key(secret), f"{id}.{time}.".encode() + body, "sha256")
     matches = [_same(text.removeprefix("v1,"), expected) for text in given if text.startswith("v1,")]
     if not any(matches):
-        raise Unsigned("no signature of the request is right")
+        raise InvalidSignature("no signature of the request is right")
     return id
 
 
@@ -173,7 +173,7 @@ def _check_hmac(settings: WebhookSettings, secret: str, headers: Mapping[str, st
     given = headers.get(settings.header.lower(), "").strip()
     expected = hmac.digest(secret.encode(), body, "sha256")
     if not _same(given.removeprefix("sha256="), expected):
-        raise Unsigned(f"the signature in {settings.header} is missing or wrong")
+        raise InvalidSignature(f"the signature in {settings.header} is missing or wrong")
     return expected
 
 
@@ -181,7 +181,7 @@ def _check_authorization(wanted: str, secret: str, headers: Mapping[str, str]) -
     scheme, _, token = headers.get("authorization", "").partition(" ")
     digests = [hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (token, secret)]
     if scheme.lower() != wanted or not hmac.compare_digest(*digests):
-        raise Unsigned(f"the {wanted} credential is missing or wrong")
+        raise InvalidSignature(f"the {wanted} credential is missing or wrong")
 
 
 def _key(secret: str) -> bytes:

@@ -12,11 +12,11 @@ from uuid import UUID
 
 from msgspec import Raw
 
-from stepwell.control_flow import Continue
 from stepwell.domain import events as ev
 from stepwell.domain.approvals import REQUIRED_MAX
 from stepwell.domain.codec import codec_for, encoded_by_type, limited
 from stepwell.domain.compensation import undo_data
+from stepwell.domain.control_flow import Continue
 from stepwell.domain.documents import DIRECT
 from stepwell.domain.duration import Duration, seconds, timeout_seconds
 from stepwell.domain.events import Progress
@@ -228,7 +228,7 @@ class RunContext:
     def webhook(self, name: str = "webhook", *, secret: str = "", scheme: str = "") -> str:
         path = self._loop.scope().name(f"webhook:{checked_name(name)}")
         made = recorded_value(self._run, path)
-        if made is None:  # kept, so that a fork gives the same address to its steps
+        if made is None:  # kept, so that a fork passes the same address to its steps
             accepted = self._run.journal.accepted
             where = (accepted.workspace, self._run.run_id, accepted.seed, path)
             made = run_webhook(*where, secret=secret, scheme=scheme)

@@ -11,7 +11,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from stepwell.control_flow import CodeLeft
+from stepwell.domain.control_flow import CodeLeft
 from stepwell.domain.workflow_code import ThreadCode, thread_code
 from stepwell.engine.context.context import RunContext
 from stepwell.engine.context.thread_bridge import Make, Reply, ThreadBridge, ThreadContext, turn

@@ -47,7 +47,7 @@ class PathContext:
     def __init__(self, run: RunPort, writer: LogWriter) -> None:
         self._run = run
         self._writer = writer
-        self._starts: NewEvent | None = None  # the last drafted event, if nodes begin because of it
+        self._starts: NewEvent | None = None  # the last drafted event, if it can begin nodes
         self._loop = run.loop
         self._prefix = f"{self._loop.root.path}/"
 
@@ -169,7 +169,7 @@ class PathContext:
         self._run.calls.withdrawn.add(self._prefix + place)
 
     def on_variable(self, take: Callable[[str, Raw], None] | None) -> None:
-        """Call it, in log order, when a person sets a variable; None: no longer."""
+        """Set the callback for variables that a person sets, in log order; None removes it."""
         self._run.calls.on_variable = take
 
     # Recording
@@ -177,7 +177,8 @@ class PathContext:
     def started(self, place: str) -> None:
         """Record that a node began, once: a replay records nothing for a node that the log knows.
 
-        The fact that led to it says so. Nothing waits for this, and it asks for no commit of its own.
+        The fact that caused it names the node. Nothing waits for this, and it asks for no commit of its
+        own.
         """
         run, path = self._run, self._prefix + place
         if run.calls.replaying:
@@ -209,9 +210,9 @@ class PathContext:
         return time_at(self._run, f"{self._prefix}{place}@now")
 
     def workflow(self, name: str, version: str) -> Startable[Any, Any] | None:
-        """A workflow that this worker knows; of several versions the latest.
+        """Return a workflow that this worker knows; without a version, the latest.
 
-        None in another workspace than the worker's own: what may be called there is what is stored there.
+        None in another workspace than the worker's own: there, only stored workflows may be called.
         """
         services = self._run.services
         if services.workspace not in ("", self._run.journal.accepted.workspace):

@@ -26,5 +26,5 @@ class FunctionStyle(StyleRules):
 
 class GraphStyle(StyleRules):
     def start(self, program: Program, input: bytes) -> tuple[StyleRules, Coroutine[Any, Any, bytes]]:
-        ctx: PathCalls = PathContext(self._run, self._run.writer)  # so that the type checker compares them
+        ctx: PathCalls = PathContext(self._run, self._run.writer)  # so that the type checker checks them
         return self, program.run(ctx, input)

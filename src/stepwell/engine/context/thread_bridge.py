@@ -1,6 +1,6 @@
-"""ThreadBridge: workflow code that is a plain function runs in a thread; its ctx calls cross to the loop.
+"""ThreadBridge: runs workflow code that is a plain function in a thread; its ctx calls cross to the loop.
 
-Each call runs on the loop as a turn of the workflow, and the thread waits for what comes of it.
+Each call runs on the loop as a turn of the workflow, and the thread waits for its result.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stepwell.control_flow import Unwind
+from stepwell.domain.control_flow import Unwind
 from stepwell.domain.duration import DefaultTimeout
 from stepwell.domain.events import DocumentSaved
 from stepwell.domain.program import StepContext
@@ -24,7 +24,7 @@ from stepwell.domain.steps import StepSpec
 from stepwell.engine.execution.exit_guard import sys_exit_as_error, sys_exit_guard
 from stepwell.engine.execution.step_log import LineSink, StepLog, log_into
 from stepwell.errors import SecretsKeyMissing, StepTimedOut
-from stepwell.spans import Spans, TracedRun
+from stepwell.telemetry.spans import Spans, TracedRun
 
 if TYPE_CHECKING:
     from stepwell.engine.execution.step_runner import StepRunner

@@ -1,4 +1,4 @@
-"""Process child: the program of a step's process. It reads requests, runs the step and replies.
+"""Process child: the program of a step's process. It reads requests, runs steps and replies.
 
 Run with -m and the worker's pid. `ProcessPool` is the other side.
 """
@@ -82,7 +82,7 @@ class StepRequest(msgspec.Struct, frozen=True):
     step_path: str
     attempt: int
     lease: str
-    log_bytes_max: int = 0  # 0: what the step logs and prints is not kept
+    log_bytes_max: int = 0  # 0: the step's output is not kept
     capture: Capture = "off"
     secrets: dict[str, str] = {}
 
@@ -94,7 +94,7 @@ class StepReply(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after: float | None = None
     documents: list[DocumentSaved] = []
     kinds: list[str] = []  # the error's classes, for the retry policy
-    line: LogLine | None = None  # the step has logged it, and continues
+    line: LogLine | None = None  # the step logged this, and continues
 
 
 def main(worker: int) -> None:
@@ -144,7 +144,7 @@ class SentLines:
         then()
 
     def close(self) -> None:
-        """The step has ended: a line of its threads must not get between the replies of the next."""
+        """End the lines of a step, so that lines of its threads cannot get between later replies."""
         with self._lock:
             self._closed = True
 

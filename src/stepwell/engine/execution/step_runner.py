@@ -13,7 +13,7 @@ from stepwell.engine.execution.attempt import Running, StepAttempt
 from stepwell.engine.execution.process_pool import ProcessPool
 from stepwell.engine.execution.task_pool import TaskPool
 from stepwell.engine.execution.thread_pool import ThreadPool
-from stepwell.telemetry import WorkerMeasures
+from stepwell.telemetry.measures import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -27,7 +27,7 @@ class StepRunner:
         processes: int,
         measures: WorkerMeasures | None = None,
     ) -> None:
-        self.measures = measures  # None: nobody reads them
+        self.measures = measures  # None: lines are not kept
         self._threads = ThreadPool("stepwell-step", threads)
         # Sync workflows have their own threads: in a shared pool they would starve their own steps.
         self.workflow_threads = ThreadPool("stepwell-workflow", workflow_threads)

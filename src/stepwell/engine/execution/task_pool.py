@@ -137,7 +137,7 @@ def _begin(job: AsyncCode, coroutine: Coroutine[Any, Any, Any]) -> _Rest | None:
     try:
         awaited = slice_of(coroutine.send, None)
     except StopIteration as ended:
-        if asyncio._get_running_loop() is None:  # `in_forked_child`, without a call for every step
+        if asyncio._get_running_loop() is None:  # `in_forked_child`, inlined to save a call for every step
             exit_forked_child(None)
         job.done(ended.value, None)
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from stepwell.control_flow import CodeLeft, Unwind
+from stepwell.domain.control_flow import CodeLeft, Unwind
 from stepwell.domain.duration import DefaultTimeout
 from stepwell.domain.steps import StepSpec
 from stepwell.engine.context.context import RunContext
@@ -33,7 +33,7 @@ from stepwell.engine.run.services import Services
 from stepwell.engine.run.values import record_value, recorded_value
 from stepwell.engine.run.workflow_loop import RunCancelling, TaskScope, outside
 from stepwell.errors import NotDurable, TransitionTimedOut
-from stepwell.spans import Spans, TracedRun
+from stepwell.telemetry.spans import Spans, TracedRun
 
 
 class AttemptDriver(Protocol):
@@ -60,7 +60,7 @@ class Label(NamedTuple):
 
 
 class TransitionAttempt(msgspec.Struct, eq=False):
-    """A struct, as `StepAttempt` is; `transition_attempt` makes it."""
+    """A struct for the same reason as `StepAttempt`; `transition_attempt` creates it."""
 
     _run: RunParts
     _driver: AttemptDriver
@@ -75,18 +75,18 @@ class TransitionAttempt(msgspec.Struct, eq=False):
     over: bool = False
     coroutine: Coroutine[Any, Any, Any] | None = None  # until it begins
     _code: Coroutine[Any, Any, Any] | None = None
-    _task: asyncio.Task[Any] | None = None  # in which its own code runs, once that has been seen
+    _task: asyncio.Task[Any] | None = None  # the context in which its own code runs, once seen
     _span: Any = None
     _handle: asyncio.TimerHandle | None = None
     _tracked_tasks: TaskTracker | None = None
     _crossings: dict[asyncio.Task[Any], Reply] = {}
     _advances: bool = False  # is about to
-    _left_at: float | None = None  # since when the whole run only waits
+    _left_at: float | None = None  # since when the whole run has only been waiting
     _bridge: ThreadBridge | None = None
 
     @property
     def _limit(self) -> float | None:
-        """How long it may take, in seconds."""
+        """Its timeout, in seconds."""
         limit = self._call.transition.timeout
         return self._services.step_timeout if type(limit) is DefaultTimeout else limit
 
@@ -192,7 +192,7 @@ class TransitionAttempt(msgspec.Struct, eq=False):
         )
 
     def _end(self, result: Any, error: BaseException | None) -> None:
-        """Answer the machine when the lines of this attempt are written."""
+        """Answer the machine once the lines of this attempt are written."""
         if self._span is not None and self._services.spans is not None:
             self._services.spans.end(self._span, error)
         if self.log is not None:
@@ -208,7 +208,7 @@ class TransitionAttempt(msgspec.Struct, eq=False):
         self._answer(result, error)
 
     def _answer(self, result: Any, error: BaseException | None) -> None:
-        """Answer the machine. After a cancel request whatever the code ended with is its cleanup."""
+        """Answer the machine. After a cancel request, any end of the code counts as its cleanup."""
         run, future = self._run, self._call.future
         run.calls.pending.pop(self.path, None)
         if run.closed is not None or future.done():
@@ -359,7 +359,7 @@ class TransitionAttempt(msgspec.Struct, eq=False):
     def check(self) -> None:
         check_open(self._run)
         if self.over:
-            raise CodeLeft  # a later attempt may be under way: this one must not write
+            raise CodeLeft  # a later attempt may be running: this one must not write
 
     async def cross(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a verb of the workflow's context there, and wait for it here."""
@@ -416,7 +416,7 @@ class TransitionAttempt(msgspec.Struct, eq=False):
             elif isinstance(reply, asyncio.Future):
                 reply.cancel()
             else:
-                reply.set_exception(CodeLeft())  # a thread's own CancelledError is one that code may catch
+                reply.set_exception(CodeLeft())  # code in a thread may catch its own CancelledError
         elif (error := task.exception()) is not None:
             reply.set_exception(error)
             if isinstance(reply, asyncio.Future):
@@ -456,7 +456,7 @@ class TransitionAttempt(msgspec.Struct, eq=False):
 
 
 def transition_attempt(run: RunParts, driver: AttemptDriver, call: TransitionCall) -> TransitionAttempt:
-    """An attempt that `run` begins."""
+    """Return an attempt that `run` begins."""
     services, variables = run.services, call.variables  # each attempt has a call of its own
     log = None
     if services.step_logs is not None:

@@ -60,7 +60,7 @@ class Begins(Protocol):
 
 
 class TransitionCall(Call, kw_only=True):
-    """Asks for a transition's code to be run once; answered with the state that it leaves."""
+    """Asks to run a transition's code once. The answer is the state that it leaves."""
 
     transition: Transition
     body: Callable[[Any], Any]

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from stepwell.control_flow import TransitionStopped, Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import Codec, limited
 from stepwell.domain.commit import NEVER, InboxRow
+from stepwell.domain.control_flow import TransitionStopped, Unwind
 from stepwell.domain.events import Problem
 from stepwell.domain.fork.prefix import is_failure
 from stepwell.domain.machine import MachineCalls, Transition
@@ -76,7 +76,7 @@ class MachineDriver(StyleRules):
         self._call: TransitionCall | None = None
         self._owes_cancel = False
         self._cancelled: set[str] = set()  # what the code was in when the run was cancelled
-        self._kept: dict[str, list[InboxRow]] = {}  # answers that came before the code has asked again
+        self._kept: dict[str, list[InboxRow]] = {}  # answers that arrived before the code has asked again
         self.touched = True  # this visit has left something that the next must not see
         answers = run.calls.answers
         for answer in answers:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from stepwell.control_flow import CodeLeft, OwnershipLost, Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.commit import NEVER, Claim, Committed, Finish, InboxRow, Outcome, Park
+from stepwell.domain.control_flow import CodeLeft, OwnershipLost, Unwind
 from stepwell.domain.figures import COUNTED
 from stepwell.domain.hops import hops_here
 from stepwell.domain.ids import LeaseId, RunId
@@ -50,7 +50,7 @@ from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoo
 from stepwell.errors import CodeChanged, LogDamaged
 
 _log = logging.getLogger("stepwell.engine")
-_OK = Outcome.OK  # asked after every commit; reading an enum member takes twice as long
+_OK = Outcome.OK  # read after every commit; an enum member takes twice as long to read
 
 
 class Activation:
@@ -85,7 +85,7 @@ class Activation:
         self.timers = Timers(services, now, self.advance)
         self._inbox = InboxReader(services, claim, self._took)
         self._parking = Parking(self, self._inbox, limited=claim.limited)
-        self._history_mark = services.history_warn  # events; a machine's or a generation's count anew
+        self._history_mark = services.history_warn  # events since the start, place or generation
         self._holds = 0  # things under way outside the workflow's code: looks into the store
         self._advancing = False  # or held: something must be read before anything moves
         self._again = False
@@ -240,7 +240,7 @@ class Activation:
         return True
 
     def _release(self, answer: RecordedResult) -> None:
-        if not answer.path:  # about the run itself
+        if not answer.path:  # of the run itself
             if type(answer.fact) is ev.VariableSet and self.calls.on_variable is not None:
                 self.calls.on_variable(answer.fact.name, answer.fact.value)
             elif type(answer.fact) is ev.CancelRequested:
@@ -494,7 +494,7 @@ class Activation:
             self.advance()
 
     def _note_history(self) -> None:
-        """Warn of a long log once; one that is too long ends the run."""
+        """Warn once of a long log. A log that is too long ends the run."""
         services, length = self.services, self.writer.head - self.writer.base
         if length < services.history_max:
             self._history_mark = services.history_max

@@ -11,7 +11,7 @@ from stepwell.domain import events as ev
 _ALWAYS = frozenset(
     (
         *(ev.StepCompleted, ev.TimerFired, ev.ChildStarted, ev.ChildEnded),
-        *(ev.CancelRequested, ev.VariableSet),  # about the run itself: their path is ''
+        *(ev.CancelRequested, ev.VariableSet),  # of the run itself: their path is ''
     )
 )
 MAY_ANSWER = _ALWAYS | {ev.StepFailed, ev.WaitEnded}

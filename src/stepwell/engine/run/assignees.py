@@ -1,4 +1,4 @@
-"""Assignees: the people whom an approval asks. They hear of it through a notification of its commit."""
+"""Assignees: the people that an approval asks. The commit that asks them notifies them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepwell.engine.run.port import RunParts
 
 
 def notify_assignees(run: RunParts, path: str) -> None:
-    """Let the assignees of the approval at this path hear of the event that was just drafted."""
+    """Notify the assignees of the approval at this path of the event that was just drafted."""
     channel = run.services.approvals_channel
     if not channel:
         return

@@ -25,12 +25,12 @@ class StepCall(Call, kw_only=True):
     digest: str
     attempt: int = 0
     failures: int = 0
-    retrying: bool = False  # waits for its next attempt
-    answered: bool = False  # by this activation; what the log had before is in `recorded`
+    retrying: bool = False  # waiting for its next attempt
+    answered: bool = False  # recorded by this activation; `recorded` has what the log had before
     variables: Context = msgspec.field(
         default_factory=copy_context
-    )  # of the code that asks: attempts have copies
-    undo: Undo | None = None  # of a step that is to be undone when the run ends badly
+    )  # context variables of the calling code; attempts get copies
+    undo: Undo | None = None  # for a step that is undone if the run ends badly
 
     is_effect = True
     under_way = True
@@ -89,7 +89,7 @@ class StepCall(Call, kw_only=True):
 
 
 class PollCall(StepCall):
-    """A step that is called again and again until it has a result. Between two calls the run is suspended."""
+    """A step that is called repeatedly until it has a result. The run is suspended between calls."""
 
     working = False
     polls = True
@@ -101,7 +101,7 @@ class PollCall(StepCall):
 
 class TimerCall(Call, kw_only=True):
     seconds: float
-    retry: bool = False  # something is tried again then: the run is not suspended meanwhile
+    retry: bool = False  # an attempt is repeated then, so the run is not suspended meanwhile
 
     asks = True
 

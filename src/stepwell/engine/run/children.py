@@ -1,4 +1,4 @@
-"""Children: the runs that a run starts, of workflows that this worker has or that only the store has."""
+"""Children: the runs that a run starts, of workflows that this worker has or that only the store knows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from stepwell.control_flow import Unwind
 from stepwell.domain.codec import PLAIN, canonical
 from stepwell.domain.commit import DEFAULT_WORKSPACE, Definition, NewRun
+from stepwell.domain.control_flow import Unwind
 from stepwell.domain.events import NULL
 from stepwell.domain.ids import DRAFT, RunId, child_run_id, recorded_random
 from stepwell.domain.new_run import default_of, new_run

@@ -37,7 +37,7 @@ def record(run: RunPort, saved: Iterable[DocumentSaved], path: str, attempt: int
 
 
 def record_details(run: RunPort, saved: Iterable[DocumentSaved], path: str, attempt: int) -> None:
-    """Draft what a failed attempt wanted to show, and what it used; its documents do not count."""
+    """Draft a failed attempt's details and usage. Its documents do not count."""
     shown: Sequence[DocumentSaved] = [one for one in saved if one.name in (DETAILS, USAGE)]
     if run.services.redact is not None:
         shown = redacted(shown, run.services.redact)
@@ -52,7 +52,7 @@ def checked(saved: Sequence[DocumentSaved], path: str, limit: int) -> Sequence[D
 
 
 def redacted(saved: Sequence[DocumentSaved], redact: Callable[[bytes], bytes]) -> Sequence[DocumentSaved]:
-    """Without the values of secrets. What a step used is numbers only, and is counted as it is."""
+    """Remove the values of secrets. Usage is numbers only, and is counted as it is."""
     return [
         document if document.name == USAGE else replace(document, value=Raw(redact(bytes(document.value))))
         for document in saved

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Raw
 
-from stepwell.control_flow import Continue, TransitionStopped, Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Finish, InboxRow, Message, NewEvent
+from stepwell.domain.control_flow import Continue, TransitionStopped, Unwind
 from stepwell.domain.events import Problem
 from stepwell.domain.ids import RunId, recorded_random
 from stepwell.domain.messages import HELD, EndNotice, cancel_request, child_ended
@@ -29,8 +29,8 @@ from stepwell.engine.run.replay import code_changed, left_open
 from stepwell.engine.run.style import StyleRules
 from stepwell.engine.run.waits import Waits
 from stepwell.errors import HistoryLimit, NotDurable, RunTimedOut, StepwellError
-from stepwell.spans import EndedRun, TracedRun
 from stepwell.store.wakeups import Ended
+from stepwell.telemetry.spans import EndedRun, TracedRun
 
 _KEYS_KEPT = 10_000  # the youngest: a repeat comes soon after the first, if at all
 

@@ -93,7 +93,7 @@ class Parking:
             return None
         assert draining or all(call.parkable for call in calls), "a step would be forgotten"
         if not draft.needed and run.writer.losses == 0 and any(call.polls for call in calls):
-            draft.events.clear()  # it looked in vain: the log does not grow with the looks
+            draft.events.clear()  # it found nothing: the log must not grow with every look
         timers.held = True
         return Park(
             seen=self._inbox.seen,

@@ -1,7 +1,7 @@
 """RunPort: what a claimed run offers to its calls, its context and its parts; `Activation` implements it.
 
-The other side of the port is `Call`: what workflow code asked for. A call knows how it begins, what to do
-when its time has come and how it is withdrawn, so the run asks no call of which kind it is.
+The other side of the port is `Call`: a request of workflow code. A call knows how it begins, what to do
+when it is due and how it is withdrawn, so the run need not know its kind.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from stepwell.control_flow import Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.commit import InboxRow, NewRun
+from stepwell.domain.control_flow import Unwind
 from stepwell.domain.ids import RunId
 from stepwell.engine.execution.attempt import Running
 from stepwell.engine.run.answers import RecordedResult, question_of
@@ -29,7 +29,7 @@ from stepwell.engine.run.workflow_loop import RunCancelling, WorkflowLoop
 
 
 class Call(msgspec.Struct, eq=False):
-    """One pending question of workflow code, answered through its future."""
+    """A pending request of workflow code, answered through its future."""
 
     path: str
     future: asyncio.Future[Any]
@@ -40,7 +40,7 @@ class Call(msgspec.Struct, eq=False):
 
     is_effect = False  # something begins outside: only when the log has all that led to it
     under_way = False  # work that a retry of the run begins anew
-    polls = False  # it looks again and again, and nothing is recorded of what it does not find
+    polls = False  # it polls, and records nothing until it finds something
     asks = False  # its answer depends on more than its path: see `matches`
     digest = ""  # of a step's arguments
     attempt = 0  # of a step or a transition

@@ -1,4 +1,4 @@
-"""Services: what an activation gets from the worker it lives in."""
+"""Services: what a worker provides to its activations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stepwell.engine.execution.attempt import OpenSecrets
 from stepwell.engine.execution.step_log import LineSink
 from stepwell.engine.execution.step_runner import StepRunner
 from stepwell.shared_timeout import SharedTimeout
-from stepwell.spans import Spans
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
+from stepwell.telemetry.spans import Spans
 
 OnCommitted = Callable[[Committed, Park | Finish | None], None]
 
@@ -72,24 +72,22 @@ class Services:
     stand_ins: Mapping[str, StepSpec]  # for tests: other functions in steps' places
     limits: RunLimits
     note_due: Callable[[float], None]  # a ticket becomes due in that many seconds
-    provided: Mapping[str, StepSpec]  # by name: what steps and nodes do whose function the worker has
+    provided: Mapping[str, StepSpec]  # by name: the worker's functions for built-in steps and nodes
     styles: Mapping[str, Any]  # by kind: the `StyleRules` of functions, machines and graphs
     direct_calls: DirectCalls = "warn"  # steps that workflow code calls without ctx.step
-    step_inputs: bool = False  # keep what steps are called with
-    step_logs: LineSink | None = None  # what steps log and print; None: it is not kept
-    step_timeout: float | None = float(STEP_TIMEOUT)  # of steps and transitions that choose none
+    step_inputs: bool = False  # whether the arguments of steps are kept
+    step_logs: LineSink | None = None  # receives what steps log and print; None: not kept
+    step_timeout: float | None = float(STEP_TIMEOUT)  # default timeout of steps and transitions
     open_secrets: OpenSecrets | None = None  # None: there are none
-    redact: Callable[[bytes], bytes] | None = None  # removes their values from what steps return and raise
-    spans: Spans | None = None  # for OpenTelemetry, if the program configured it
-    approvals_channel: str = ""  # through which assignees hear of approvals; '': they do not
+    redact: Callable[[bytes], bytes] | None = None  # removes secrets from what steps return and raise
+    spans: Spans | None = None  # if the program configured OpenTelemetry
+    approvals_channel: str = ""  # channel that notifies assignees of approvals; '': none
     history_warn: int = 50_000  # events
     history_max: int = 500_000
-    workspace: str = (
-        ""  # where the definitions of `programs` are stored; '': nowhere, so any run may call them
-    )
+    workspace: str = ""  # workspace that stores the `programs`; '': none, so any run may call them
 
     def spec_to_run(self, spec: StepSpec) -> StepSpec:
-        """The step as this worker executes it: with its own function for a built-in node."""
+        """Return the step as this worker executes it: a built-in node gets its function."""
         if self.stand_ins and spec.name in self.stand_ins:
             return self.stand_ins[spec.name]
         own = self.provided.get(spec.name) if spec.provided else None

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from stepwell.control_flow import Unwind
 from stepwell.domain import events as ev
 from stepwell.domain.codec import limited
 from stepwell.domain.commit import Commit, NewTicket
+from stepwell.domain.control_flow import Unwind
 from stepwell.domain.duration import chosen
 from stepwell.domain.ids import needs_step
 from stepwell.domain.messages import EndNotice

@@ -20,10 +20,10 @@ from stepwell.domain.messages import (
     DELAY,
     HELD,
     VARIABLE,
+    ApprovalChange,
     Decision,
     DelayRequest,
     EndNotice,
-    Notice,
     VariableRequest,
     cancel_request,
     decide_key,
@@ -51,13 +51,15 @@ class Waits:
         self._workspace = journal.accepted.workspace
         self.keys = journal.keys  # of messages that were taken: a repeat has no effect
         self._open: dict[str, WaitCall] = {}
-        self._asked: dict[str, int] = {}  # seqs of approvals that were asked for since the claim
+        self._asked: dict[str, int] = {}  # seqs of approvals that were opened since the claim
         self._broadcasts: Broadcasts | None = None  # most runs hear none
         self._timers = set(journal.timers)  # set, neither fired nor withdrawn
         self._signals = Signals()
-        self.held = False  # an operator stopped the run, as far as its messages say
+        self.held = False  # held, as far as its messages say
         self._children: dict[str, ev.ChildStarted] = dict(journal.children)
-        self._approvals: dict[str, dict[str, ReceivedMessage]] = {}  # by path and key, of those still open
+        self._approvals: dict[
+            str, dict[str, ReceivedMessage]
+        ] = {}  # decisions on open waits, by path and key
         for message in journal.messages.values():
             if message.what == "signal":
                 self._signals.add(message)
@@ -147,13 +149,13 @@ class Waits:
             self._show(call, "signal")
 
     def _show(self, call: WaitCall, kind: str, since: float = 0.0) -> None:
-        """Let others find it: who decides, who sends, and people who look at all open waits."""
+        """Let others find the wait: people who decide, senders, and lists of open waits."""
         wait = NewWait(path=call.path, kind=kind, name=call.name, key=call.key, since=since)
         wait = replace(wait, what=call.what, timeout=call.timeout, workspace=self._workspace)
         self._run.writer.open_wait(wait)
 
     def _forget_decisions(self, call: WaitCall) -> None:
-        """They were about another question at this path; approvals that still count are kept elsewhere."""
+        """Forget decisions on an earlier question at this path. Approvals that count are kept elsewhere."""
         self.keys.pop(decide_key(call.path), None)
         if call.required > 1:
             for key in [key for key in self.keys if decides(key, call.path)]:
@@ -182,7 +184,7 @@ class Waits:
             self._keep_decided(call, received)
 
     def _keep_decided(self, call: WaitCall, received: int) -> None:
-        """Let the list of all decided approvals have it."""
+        """Add the approval to the list of decided approvals."""
         opened, asked = self._asked.pop(call.path, 0), self._run.journal.opened.get(call.path)
         if not opened and asked is not None:
             opened = asked.seq
@@ -239,7 +241,7 @@ class Waits:
     # Messages
 
     def order(self) -> None:
-        """Let variables that people set while the run stood still come before what moves it."""
+        """Put variables that people set while the run was waiting before the message that resumes it."""
         if any(row.kind == VARIABLE for row in self.rows):
             self.rows = deque(sorted(self.rows, key=lambda row: row.kind != VARIABLE))
 
@@ -257,7 +259,7 @@ class Waits:
         elif row.kind == "decide":
             self._take_decision(row)
         elif row.kind in ("reassign", "remind"):
-            self._take_notice(row)
+            self._take_approval_change(row)
         elif row.kind == "event":
             self.broadcasts.notify(self._open.get(row.name))
         elif row.kind == "child":
@@ -288,7 +290,7 @@ class Waits:
         run.record(ev.DelayChanged(seconds=seconds, by=asked.by, reason=asked.reason), path)
         run.writer.forget_due(path)
         timer = run.journal.timers.get(path)
-        if timer is not None:  # its call may come after this message
+        if timer is not None:  # the call may come after this message
             run.journal.timers[path] = timer._replace(due_at=now + seconds)
         if path in run.calls.pending:
             run.timers.dues[path] = now + seconds
@@ -307,7 +309,7 @@ class Waits:
     def _take_hold(self, row: InboxRow) -> None:
         asked = read_hold(row.payload)
         self._run.record(asked.fact)
-        # A later change is what counts.
+        # Only the latest change counts.
         self.held = asked.held and not any(row.kind == HOLD for row in self.rows)
 
     def _received(
@@ -397,7 +399,7 @@ class Waits:
             self._ask_anew(call)
 
     def _count(self, call: WaitCall, message: ReceivedMessage) -> bool:
-        """Answer it, unless more people have to approve; one who denies is enough."""
+        """Answer the wait, unless more people have to approve. One who denies is enough."""
         if call.required > 1 and not denies(message.payload):
             approvals = self._approvals.setdefault(call.path, {})
             approvals[message.key] = message
@@ -406,15 +408,15 @@ class Waits:
         self._answer(call, message)
         return True
 
-    def _take_notice(self, row: InboxRow) -> None:
+    def _take_approval_change(self, row: InboxRow) -> None:
         self.keys[row.key] = None
         if row.name in self._open:
-            notice = msgspec.json.decode(row.payload, type=Notice)
+            change = msgspec.json.decode(row.payload, type=ApprovalChange)
             if row.kind == "remind":
-                self._run.record(ev.WaitReminded(by=notice.by, reason=notice.reason), row.name)
+                self._run.record(ev.WaitReminded(by=change.by, reason=change.reason), row.name)
             else:
                 self._run.record(
-                    ev.WaitReassigned(assignees=notice.assignees, by=notice.by, reason=notice.reason),
+                    ev.WaitReassigned(assignees=change.assignees, by=change.by, reason=change.reason),
                     row.name,
                 )
             notify_assignees(self._run, row.name)

@@ -22,8 +22,8 @@ from typing import Any, NoReturn, TypeVarTuple, Unpack
 
 import msgspec
 
-from stepwell import control_flow
-from stepwell.control_flow import Unwind
+from stepwell.domain import control_flow
+from stepwell.domain.control_flow import Unwind
 from stepwell.domain.workflow_code import DirectCalls
 from stepwell.errors import NotDurable
 

@@ -12,7 +12,7 @@ from stepwell.domain.shares import FreshShare, StartBudget
 from stepwell.errors import StoreError
 from stepwell.store.base import Store
 from stepwell.system import Clock
-from stepwell.telemetry import WorkerMeasures
+from stepwell.telemetry.measures import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 

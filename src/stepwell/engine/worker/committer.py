@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from stepwell.domain.commit import Commit, Committed, Finish, Outcome, Park
 from stepwell.store.base import BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, Store
 from stepwell.store.outage import outlast
-from stepwell.telemetry import WorkerMeasures
+from stepwell.telemetry.measures import WorkerMeasures
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -93,7 +93,7 @@ class Committer:
     def submit(self, commit: Commit, size: int, written: OnCommitted) -> None:
         """Write this soon, then call `written` with the result. `size`: about how many bytes it sends."""
         queue = self._local
-        # What `cross_run` and `counting` say, without a call: it is asked for every step.
+        # `cross_run` and `counting`, inlined: this runs for every step.
         if not commit.events_only and (
             commit.starts
             or commit.deliveries

@@ -1,8 +1,8 @@
-"""Damaged runs: runs whose log cannot be read. They are set aside with a reason.
+"""Damaged runs: runs whose log cannot be read. They fail, with the reason.
 
-A released run would be claimed and released forever. It fails with LOG_DAMAGED instead: those who wait for it
-learn where it is damaged, and once the row is fixed `run.retry()` resumes it. Its unread messages go into its
-log, as when any run fails.
+If such a run were released, it would be claimed and released again without end. Instead it fails with
+LOG_DAMAGED: callers learn where the log is damaged, and once the row is fixed `run.retry()` resumes the
+run. Its unread messages go into its log, as when any run fails.
 """
 
 from __future__ import annotations

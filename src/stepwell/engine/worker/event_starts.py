@@ -35,7 +35,7 @@ class EventStarts:
         self._runs = EventRuns(ids, holds, payload_bytes_max)
 
     async def start(self, claim: Claim) -> None:
-        """Start what the event of this fan-out starts; nothing if the fan-out belongs to another worker."""
+        """Start what the event of this fan-out starts. Does nothing if another worker has the fan-out."""
         event = await self._store.read_fan_out(claim)
         after = ""
         while event is not None:
@@ -78,7 +78,7 @@ class EventStarts:
                     await self._refuse(trigger, event, "disabled")
 
     async def _refuse(self, trigger: Trigger, event: PublishedEvent, reason: str, message: str = "") -> None:
-        """Note on the trigger that this event started nothing, and why."""
+        """Record on the trigger that this event started nothing, and why."""
         _log.warning("event %s starts no run of trigger %s: %s %s", event.name, trigger.name, reason, message)
         refused = RefusedEvent(event=event.id, at=event.at, reason=reason, message=message)
         current: Trigger | None = trigger
@@ -86,7 +86,7 @@ class EventStarts:
             before = state_of(current)
             state = with_refusal(before, refused)
             if state is before:
-                return  # noted before a crash
+                return  # recorded before a crash
             data = msgspec.json.encode(state)
             firing = Firing(current, (), current.slot, current.next_at, data, current.last_run)
             if await self._store.advance_trigger(firing, before=current.state):

@@ -49,7 +49,7 @@ class LeaseKeeper:
         self._valid_until = 0.0
         self._log_at = 0.0  # by our clock; until then the current outage is not logged again
         self._nudged = asyncio.Event()
-        self.draining = asyncio.Event()  # somebody asked this worker to stop
+        self.draining = asyncio.Event()  # set when this worker is asked to stop
         self.stopped = False
 
     def valid(self) -> bool:

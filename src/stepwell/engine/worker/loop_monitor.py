@@ -35,7 +35,7 @@ _RUN_ONCE: Any = vars(asyncio.BaseEventLoop)["_run_once"].__code__
 
 
 class HeldLoop(NamedTuple):
-    """Which run blocked the loop, where, and for how long at least; `path` is '' for workflow code."""
+    """Which run blocked the loop, where, and at least for how long; `path` is '' for workflow code."""
 
     run_id: str
     path: str
@@ -56,7 +56,7 @@ class LoopMonitor:
         self._beats += 1
 
     def take_held(self) -> HeldLoop | None:
-        """The code that blocked the loop last; returned once."""
+        """Return the code that blocked the loop last, once."""
         held, self._held = self._held, None
         return held
 

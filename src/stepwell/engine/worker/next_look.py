@@ -1,6 +1,6 @@
-"""NextLook: when to look again at what is due by time.
+"""NextLook: when to look again for work that is due by time.
 
-Hints are about all kinds of work: those that they cause are a second apart.
+Hints are about all kinds of work, so looks that they cause are a second apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class NextLook:
         self._looked_at = self._at = -inf
 
     def hint(self) -> None:
-        """Something changed; it may be what is looked at."""
+        """Note that something changed, which may be the work that this looks for."""
         self._bring_forward(self._looked_at + _HINT_SECONDS)
 
     def wake(self) -> None:
@@ -28,11 +28,11 @@ class NextLook:
         self._bring_forward(-inf)
 
     def begin(self) -> None:
-        """A look begins: what happens from now on asks for the next one."""
+        """Begin a look. Hints that arrive from now on cause the next one."""
         self._looked_at, self._at = self._clock.monotonic(), inf
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep that long, or less after a hint."""
+        """Sleep that long, or less if a hint arrives."""
         self._at = min(self._at, self._clock.monotonic() + seconds)
         while (left := self._at - self._clock.monotonic()) > 0:
             self._sooner.clear()

@@ -18,9 +18,9 @@ from stepwell.system import Clock
 
 _log = logging.getLogger("stepwell.engine")
 
-_TAKEN_SECONDS = 0.05  # another scheduler has locked what is due
+_TAKEN_SECONDS = 0.05  # another scheduler has locked what is due, so ask again soon
 _PAUSE_MAX = 2.0
-_IDLE_POLLS = 3  # an idle scheduler looks more rarely than a claimer: hints are hardly ever missed
+_IDLE_POLLS = 3  # rarer than a claimer's: hints are hardly ever missed
 
 
 class Scheduler:
@@ -50,13 +50,13 @@ class Scheduler:
             except StoreError as error:
                 _log.warning("schedules could not be checked: %s", error.message)
                 seconds, pause = pause, min(pause * 2, _PAUSE_MAX)
-            except Exception:  # nothing was written; the worker has more to do than schedules
+            except Exception:  # nothing was written, and the worker has other work
                 _log.exception("schedules were not looked at")
                 seconds, pause = pause, min(pause * 2, _PAUSE_MAX)
             await self.next_look.sleep(seconds)
 
     async def look(self) -> float:
-        """Fire what is due; returns after how many seconds to look again."""
+        """Fire what is due, and return the seconds until the next look."""
         self.next_look.begin()
         fired = await self._store.fire_due(self._runs.fire)
         if fired.runs:

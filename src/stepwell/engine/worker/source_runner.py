@@ -1,8 +1,8 @@
 """SourceRunner: asks the sources of this program for events, and starts a run for each.
 
 One worker at a time asks a source: it takes a lease, which is part of the trigger's state. Runs, cursor and
-lease are written together, and only while the lease is its own; so a worker that was presumed dead changes
-nothing.
+lease are written together, and only while the worker holds the lease. So a worker that was presumed dead
+changes nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from stepwell.errors import StepwellError, StoreError
 from stepwell.store.base import Store
 
 _log = logging.getLogger("stepwell.engine")
-_LONGEST = 300.0  # seconds between two looks after failures
-_AT_ONCE = 100  # events in one transaction
+_LONGEST = 300.0  # seconds between attempts after failures
+_AT_ONCE = 100  # events written in one transaction
 
 
 class FindsEvents(Protocol):
@@ -87,7 +87,7 @@ class SourceRunner:
                 await self._next_look.sleep(max(wait, 0.02))
 
     async def _take(self, name: str, group: asyncio.TaskGroup) -> float:
-        """Take what is due; returns in how many seconds the next is."""
+        """Take the sources that are due, and return the seconds until the next one."""
         taken: list[DueTrigger] = []
 
         def take(due: Sequence[DueTrigger], now: float) -> list[Firing]:
@@ -116,7 +116,7 @@ class SourceRunner:
         return settings.every or self._sources[settings.source].every
 
     async def _look(self, trigger: Trigger, definition: Definition) -> None:
-        """Ask a source of ours for as long as it is ours."""
+        """Ask a source for as long as this worker holds its lease."""
         owned = OwnedTrigger(self._store, trigger, self._lease_seconds)
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(self._ask(owned, definition))
@@ -124,10 +124,10 @@ class SourceRunner:
             await asyncio.wait([asking, renewing], return_when=asyncio.FIRST_COMPLETED)
             asking.cancel()
             renewing.cancel()
-        self._next_look.wake()  # it may be due again before anybody looks
+        self._next_look.wake()  # it may be due again before the next look
 
     async def _ask(self, owned: OwnedTrigger, definition: Definition) -> None:
-        """Ask a source of ours, start what it finds, and give it back."""
+        """Ask a leased source, start runs for its events, and release the lease."""
         trigger = owned.trigger
         source = self._sources[settings_of(trigger).source]
         cursor = state_of(trigger).cursor
@@ -137,11 +137,11 @@ class SourceRunner:
                 for at in range(0, len(batch), _AT_ONCE):
                     if not await self._start(owned, definition, batch[at : at + _AT_ONCE]):
                         return  # another worker has it now, or it is paused
-            await owned.give_back(self._every(trigger), failure="")
-        except Exception as error:  # whatever a source raises must not end the worker
+            await owned.release(self._every(trigger), failure="")
+        except Exception as error:  # an error of a source must not end the worker
             _log.warning("source of trigger %s failed: %r", trigger.name, error)
             failure = clean(f"{type(error).__name__}: {error}")
-            await owned.give_back(self._every(trigger), failure=failure)
+            await owned.release(self._every(trigger), failure=failure)
 
     async def _start(
         self, owned: OwnedTrigger, definition: Definition, events: Sequence[SourceEvent]
@@ -191,7 +191,7 @@ class SourceRunner:
 
 
 class OwnedTrigger:
-    """A trigger that this worker has leased. A change is given the state that was written last."""
+    """A trigger whose lease this worker holds. A change is given the state that was written last."""
 
     def __init__(self, store: Store, trigger: Trigger, lease_seconds: float) -> None:
         self.trigger = trigger
@@ -206,9 +206,9 @@ class OwnedTrigger:
         *,
         after: float | None = None,
     ) -> bool:
-        """Write what its state becomes, and start runs.
+        """Write the changed state, and start runs.
 
-        False: another worker has the lease, or the trigger is paused; nothing was written.
+        False, with nothing written: another worker has the lease, or the trigger is paused.
         """
         async with self._turn:
             before = self.trigger.state
@@ -222,7 +222,7 @@ class OwnedTrigger:
             return done
 
     async def keep(self) -> None:
-        """Keep the lease; returns when it is no longer ours."""
+        """Renew the lease; return when it is lost."""
         while True:
             await asyncio.sleep(self._lease_seconds / 3)
             try:
@@ -234,8 +234,8 @@ class OwnedTrigger:
     async def renew(self) -> bool:
         return await self.change(lambda state: state)
 
-    async def give_back(self, every: float, *, failure: str) -> None:
-        """Let the lease go; the source is asked again after `every`, later after failures."""
+    async def release(self, every: float, *, failure: str) -> None:
+        """Release the lease. The source is asked again after `every`, later after failures."""
         failures = state_of(self.trigger).failures + 1 if failure else 0
         pause = min(every * 2 ** min(failures, 10), max(_LONGEST, every))
         try:

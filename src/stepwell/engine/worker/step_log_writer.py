@@ -17,19 +17,19 @@ from stepwell.system import Clock
 
 _log = logging.getLogger("stepwell.engine")
 
-_COLLECT_SECONDS = 0.1  # a reader sees a line this much later at most
+_COLLECT_SECONDS = 0.1  # seconds; a reader sees a line at most this much later
 _BATCH_LINES = 500
 _PAUSE_MAX = 2.0
 
 
 class StepLogWriter:
-    """Lines come from any thread. The end of an attempt is recorded after its lines are written."""
+    """Collects lines from any thread. The end of an attempt is recorded after its lines are written."""
 
     def __init__(
         self, store: StepLogStore, notifier: Notifier, clock: Clock, *, token: str, bytes_max: int
     ) -> None:
         self._store = store
-        self._token = token  # of this worker: makes the keys of its lines unique
+        self._token = token  # id of this worker, which makes the keys of its lines unique
         self._notifier = notifier
         self._clock = clock
         self.bytes_max = bytes_max
@@ -40,7 +40,7 @@ class StepLogWriter:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._some = asyncio.Event()  # there are lines
-        self._now = asyncio.Event()  # somebody waits for them
+        self._now = asyncio.Event()  # somebody is waiting for them
 
     @property
     def idle(self) -> bool:
@@ -59,7 +59,7 @@ class StepLogWriter:
         return queued
 
     def when_written(self, count: int, then: Callable[[], None]) -> None:
-        """On the worker's loop only."""
+        """To be called on the worker's loop."""
         if self._written >= count:
             then()
         else:
@@ -67,7 +67,7 @@ class StepLogWriter:
             self._now.set()
 
     async def settled(self, seconds: float) -> None:
-        """Until all lines are written, at most that long."""
+        """Wait until all lines are written, at most that long."""
         written = asyncio.Event()
         self.when_written(self._queued, written.set)
         try:
@@ -105,7 +105,7 @@ class StepLogWriter:
                 len(batch),
                 longest=_PAUSE_MAX,
             )
-        except Exception:  # the steps must not wait for lines that the database refuses
+        except Exception:  # steps must not wait for lines that the database refuses
             _log.exception("%d log lines of steps were lost", len(batch))
         self._written += len(batch)
         for run_id in {line.run_id for line in batch}:

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepwell.control_flow import CodeLeft
 from stepwell.domain.commit import Claim, Owned, Reaped, WorkerInfo
+from stepwell.domain.control_flow import CodeLeft
 from stepwell.domain.ids import NEEDS_EMIT, NEEDS_GRAPH, NEEDS_UNSERVED, Ids, RunId, WorkerId, needs_step
 from stepwell.domain.program import Program
 from stepwell.domain.steps import StepSpec
@@ -43,12 +43,12 @@ from stepwell.engine.worker.step_log_writer import StepLogWriter
 from stepwell.engine.worker.styles import STYLES
 from stepwell.errors import LogDamaged, StoreError
 from stepwell.settings import Settings
-from stepwell.spans import configured
 from stepwell.store.base import Store
 from stepwell.store.outage import outlast
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock, SystemClock
-from stepwell.telemetry import WorkerMeasures
+from stepwell.telemetry.measures import WorkerMeasures
+from stepwell.telemetry.spans import configured
 
 _log = logging.getLogger("stepwell.engine")
 
@@ -64,8 +64,8 @@ class WorkerOptions(Settings):
     name: str = ""
     queues: Sequence[str] = ("default",)
     replay_always: bool = False
-    workspace: str = ""  # where the engine stores the definitions of its workflows
-    approvals_channel: str = ""  # through which assignees hear of approvals
+    workspace: str = ""  # workspace in which the engine stores its workflows
+    approvals_channel: str = ""  # channel that notifies assignees of approvals
 
 
 class Worker:
@@ -244,7 +244,7 @@ class Worker:
         await self._keeper.register(self._info)
 
     async def run(self) -> None:
-        """Work until cancelled or drained, once it is open; `stop` before cancelling for a graceful end."""
+        """Work until cancelled or drained, once it is open. Call `stop` first for a graceful end."""
         stop_listening = self.notifier.on_work(self._work_hinted)
         try:
             async with AsyncExitStack() as parts:

@@ -37,7 +37,7 @@ class MemoryArchive(Tables):
         waits = sorted((w for (owner, _), w in self._waits.items() if owner == run_id), key=lambda w: w.path)
         values = msgspec.structs.asdict(run.row)
         del values["number"]  # a restored run gets one where it is restored
-        del values["held"], values["owner"]  # its tickets say so
+        del values["held"], values["owner"]  # recorded in its tickets
         return RunCopy(
             **values,
             hash=run.hash,

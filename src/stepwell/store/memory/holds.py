@@ -1,4 +1,4 @@
-"""Holds of the memory store: runs that nobody may take."""
+"""Holds of the memory store: runs that no worker may take."""
 
 from __future__ import annotations
 

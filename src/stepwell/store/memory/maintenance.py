@@ -1,4 +1,4 @@
-"""What operators ask of a memory store."""
+"""Maintenance of a memory store."""
 
 from __future__ import annotations
 

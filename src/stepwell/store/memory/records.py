@@ -26,7 +26,7 @@ from stepwell.store.memory.verb import transaction
 
 
 class DeferredBody:
-    """A body of `transact` that decides when it is called, and writes when the step's event is written."""
+    """A body of `transact` that decides when it is called, and writes together with the step's event."""
 
     def __init__(self, decide: Callable[[], RecordWrite], write: Callable[[RecordWrite], None]) -> None:
         self._decide = decide
@@ -38,7 +38,7 @@ class DeferredBody:
         return self._decided.result
 
     def check(self) -> None:
-        """Begin again if others changed the record while the step waited for its turn."""
+        """Start over if others changed the record while the step waited for its turn."""
         if self._decide() != self._decided:
             raise StoreUnavailable("the record was changed meanwhile; nothing was written")
 

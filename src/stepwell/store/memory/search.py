@@ -1,4 +1,4 @@
-"""Search in the memory store: every run is looked at."""
+"""Search in the memory store, which examines every run."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Run:
     hash: str = ""
     lane: str = ""
     log: list[LogRow] = field(default_factory=list)
-    words: tuple[str, ...] = ()  # of its error
+    words: tuple[str, ...] = ()  # words of its error
 
 
 class Tables:
@@ -89,16 +89,14 @@ class Tables:
         self._tickets: dict[tuple[RunId, str], Ticket] = {}
         self._inbox: dict[RunId, dict[str, InboxRow]] = {}
         self._waits: dict[tuple[RunId, str], NewWait] = {}
-        self._decided_approvals: dict[
-            tuple[RunId, int], DecidedApproval
-        ] = {}  # by run, and the seq of its end
+        self._decided_approvals: dict[tuple[RunId, int], DecidedApproval] = {}  # by run and seq of WaitEnded
         self._published: dict[str, PublishedEvent] = {}
         self._event_times: dict[tuple[str, str], float] = {}  # by workspace and name: of its last event
         self._workers: dict[WorkerId, tuple[WorkerInfo, float]] = {}
         self._drains: dict[WorkerId, DrainRequest] = {}
         self._contact = (0.0, 0.0)  # since, last
         self._limits: dict[LimitScope, Limit] = {}
-        self._start_rates: dict[WindowKey, StoredRate] = {}  # by kind and length
+        self._start_rates: dict[WindowKey, StoredRate] = {}  # by kind and period
         self._holds: dict[tuple[str, str, str], ScopeHold] = {}  # by kind, workspace and name
         self._windows: dict[WindowKey, str] = {}
         self._definitions: dict[tuple[str, str, str], Definition] = {}
@@ -114,7 +112,7 @@ class Tables:
         self._records: dict[tuple[str, str, str], StoredRecord] = {}  # by workspace, collection and id
 
         self._notifications: dict[str, PendingNotification] = {}
-        self._notifications_due: dict[str, float] = {}  # by id, of those that have to be sent
+        self._notifications_due: dict[str, float] = {}  # ids of notifications to send
         self._alerts: dict[tuple[str, str], Alert] = {}  # by workspace and name
 
     def _notify(self, rows: Iterable[PendingNotification]) -> None:

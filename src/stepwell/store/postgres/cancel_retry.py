@@ -1,4 +1,4 @@
-"""Cancel and retry: what people ask for on a run as a whole."""
+"""Cancel and retry: changes to a run as a whole."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class PgCancelRetry:
             if not any((row["run_id"], row["path"]) == (run_id, "") for row in tickets):
                 return CancelOutcome.ALREADY
             live = await read_children(connection)
-            if not live <= children:  # its owner has just started more: their tickets must be locked too
+            if (
+                not live <= children
+            ):  # its owner has just started children, whose tickets must be locked as well
                 return None
             await self._end(connection, run_id, run, fact, encode)
             requests = [cancel_request(child, forced_end(run_id), encode) for child in sorted(live)]

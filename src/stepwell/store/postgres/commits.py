@@ -52,7 +52,7 @@ class PgCommits:
         self._messages = messages
 
     async def commit(self, batch: Sequence[Commit]) -> Sequence[Committed]:
-        # For all members: a batch is one transaction. What few commits write has its own statement there.
+        # A batch is one transaction for all members. Rows that few commits write have their own statements.
         if cross_run(batch) or counting(batch):
             numbers = await self.numbers_for(batch)
             return await self._commit_split(self._db.reach_slots, batch, numbers)
@@ -313,7 +313,7 @@ def _wait_rows(batch: Sequence[Commit]) -> list[list[Any]]:
 
 
 def _word_rows(batch: Sequence[Commit]) -> list[list[Any]]:
-    """What runs that end with an error are found by."""
+    """Return the words by which runs that end with an error are found."""
     rows = [
         (i, term)
         for i, commit in enumerate(batch, 1)

@@ -1,4 +1,4 @@
-"""Holds of the PostgreSQL store: runs that nobody may take."""
+"""Holds of the PostgreSQL store: runs that no worker may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators ask of a PostgreSQL database."""
+"""Maintenance of a PostgreSQL database."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def newest() -> int:
 
 
 async def prepare(connection: Connection, address: Address, *, receiving: bool = False) -> None:
-    """Check the server, then apply the missing migrations. Only a move opens a database that it fills."""
+    """Check the server, then apply the missing migrations. Only a move may open a database that it fills."""
     try:
         await _check_server(connection, address)
         known = migrations()

@@ -178,7 +178,7 @@ class PgNotifications:
 async def write_notifications(
     connection: Connection, db: Database, rows: Sequence[PendingNotification]
 ) -> None:
-    """Write these; one whose id is there stays as it is."""
+    """Write notifications. One whose id exists stays as it is."""
     if not rows:
         return
     columns = zip(*((r.id, r.workspace, r.kind, r.channel, r.run_id, r.body) for r in rows), strict=True)

@@ -121,7 +121,7 @@ class PgRecords:
                     raise key_taken(collection)
             try:
                 await connection.execute(self._sql["put_record"], *_values(put))
-            except asyncpg.UniqueViolationError:  # written by somebody else since we looked
+            except asyncpg.UniqueViolationError:  # somebody wrote it after we read it
                 raise key_taken(collection) from None
         elif write.drop and present is not None:
             await connection.execute(self._sql["drop_record"], *where, present.id)

@@ -1,4 +1,4 @@
-"""Search: lists of runs by whatever index is the narrowest, open waits, and how many runs there are."""
+"""Search: lists of runs by the narrowest index, open waits, and numbers of runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stepwell.store.postgres.pool.connection import Connection
 from stepwell.store.postgres.reads import PgReads, run_row
 
 FOUND = "/* found */"
-CHANGES_READ = 2000  # a count that had to add up more of them folds them for the next one
+CHANGES_READ = 2000  # a count that added up more changes than this folds them for the next one
 
 
 class PgSearch:
@@ -71,7 +71,7 @@ class PgSearch:
         return shown_buckets([tuple(row) for row in stored], [tuple(row) for row in owned], filter)
 
     async def fold_counts(self) -> None:
-        """Add the changes to the counts; nothing else does, and nobody waits for it."""
+        """Add the changes to the counts. Only this does it, and nothing waits for it."""
 
         async def work(connection: Connection) -> Any:
             return await connection.execute(self._sql["fold_counts"])
@@ -92,7 +92,7 @@ class PgSearch:
 
 
 def _narrowest(filter: RunFilter, terms: Sequence[str]) -> str:
-    """The query whose index leaves the fewest runs to look at."""
+    """Return the query whose index leaves the fewest rows to read."""
     for query, wanted in (
         ("found_by_key", filter.key),
         ("found_by_id", filter.id_prefix),

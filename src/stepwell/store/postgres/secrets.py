@@ -52,7 +52,7 @@ class PgSecrets:
 
         try:
             return bool(await self._db.write("secrets", self._db.side_slots, work, single=True))
-        except Refused as error:  # e.g. a NUL in a name
+        except Refused as error:  # for instance, a NUL in a name
             raise InvalidInput(f"PostgreSQL cannot hold this value: {error}") from error
 
 

@@ -111,7 +111,7 @@ class PgTriggers:
         return await self._db.write("fire_due", self._db.rated_slots, work)
 
     async def _look(self, connection: Connection, which: tuple[str, str]) -> Fired:
-        """When the next trigger is due."""
+        """Return when the next trigger is due."""
         now, next_at = await connection.fetchrow(self._sql["next_trigger"], self._db.now(), *which)
         return Fired(0, [], None if next_at is None else max(0.0, next_at - now), now)
 
@@ -162,7 +162,7 @@ class PgTriggers:
         ]
 
     async def _numbers(self, connection: Connection, runs: Sequence[NewRun]) -> dict[str, int]:
-        """Number the runs in this transaction: to reserve numbers in another needs a second connection."""
+        """Number the runs in this transaction: reserving numbers in another needs a second connection."""
         counts = sorted(Counter((run.workspace, run.workflow) for run in runs).items())
         columns = [[c[0][0] for c in counts], [c[0][1] for c in counts], [c[1] for c in counts]]
         last = {

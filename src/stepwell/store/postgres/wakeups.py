@@ -37,7 +37,7 @@ class NotifyWakeups:
         self._callbacks: list[Callable[[str], None]] = []
         self._wanted: asyncio.Event = asyncio.Event()  # a hint is to be sent
         self._hints = 0  # since the last NOTIFY
-        self._texts: dict[str, None] = {}  # the different ones among them
+        self._texts: dict[str, None] = {}  # without duplicates
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
         self._connection: Connection = None
@@ -114,7 +114,7 @@ class NotifyWakeups:
             finally:
                 if self._connection is not None:
                     self._connection = None
-                    self._notify(WORK)  # who relied on hints looks by itself from now on
+                    self._notify(WORK)  # those who relied on hints look by themselves from now on
                 if connection is not None:
                     connection.terminate()
 
@@ -134,14 +134,14 @@ class NotifyWakeups:
             try:
                 await connection.execute(self._statement(texts), timeout=CHECK_ANSWER_SECONDS)
             except BaseException:
-                self._texts |= texts  # the next connection sends them
+                self._texts |= texts  # sent by the next connection
                 self._wanted.set()
                 raise
             pause = BUSY_HINT_SECONDS if busy else HINT_SECONDS
             await asyncio.sleep(pause)
 
     def _statement(self, texts: Iterable[str]) -> str:
-        """One message to the server and one transaction, whatever the number of hints."""
+        """Build one statement and transaction for any number of hints."""
         return ";".join(
             f'NOTIFY "{self.channel}"' + (f", '{text.replace(_QUOTE, 2 * _QUOTE)}'" if text else "")
             for text in texts or [WORK]

@@ -1,4 +1,4 @@
-"""Cancel and retry: what people ask for on a run as a whole."""
+"""Cancel and retry: changes to a run as a whole."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Open(NamedTuple):
     registered: bool
     repeated: bool
     lanes: bool  # there are tickets with a lane
-    limits: bool  # limits were set, or something is held
+    limits: bool  # whether limits are set, or something is held
     groups: list[_Group]
 
 

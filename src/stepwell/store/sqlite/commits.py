@@ -226,7 +226,7 @@ def _end(session: Session, accepted: Iterable[tuple[Commit, Fence, float]]) -> N
     grown, continued, parked, parked_runs, finished, words = [], [], [], [], [], []
     for member, fence, at in accepted:
         then = member.then
-        if member.events_only and not fence.losses and not fence.lost_lease:  # the everyday step
+        if member.events_only and not fence.losses and not fence.lost_lease:  # the usual case: one step
             base = fence.base if member.base is None else member.base
             grown.append((member.run_id, fence.head + len(member.events), at, base))
             continue

@@ -50,7 +50,7 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def open_writer(path: str, *, moving: bool = False) -> apsw.Connection:
-    """Open the connection that writes; create or migrate the file first. Only a move opens one that moved."""
+    """Open the connection that writes; first create or migrate the file. Only a move may open a moved one."""
     _check_library()
     _check_place(path)
     is_new = not os.path.exists(path) or os.path.getsize(path) == 0
@@ -102,7 +102,7 @@ def open_reader(path: str) -> apsw.Connection:
 
 
 def _keep_plans(connection: apsw.Connection) -> None:
-    """Let no plan depend on bound values: a statement that has such a one is prepared again at each use."""
+    """Make plans independent of bound values: one that depends on them is prepared again at each use."""
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 

@@ -1,4 +1,4 @@
-"""Holds of the SQLite store: runs that nobody may take."""
+"""Holds of the SQLite store: runs that no worker may take."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def hold_scope(session: Session, hold: ScopeHold) -> bool:
     if not hold.held and not any(
         row[:3] == (hold.kind, hold.workspace, hold.name) for row in session.rows("active_holds")
     ):
-        return False  # it was never held: a row would say that it was
+        return False  # it was never held, so it gets no row
     values = (hold.kind, hold.workspace, hold.name, int(hold.held), hold.by, hold.reason, session.now)
     return session.row("put_hold", *values) is not None
 
@@ -57,7 +57,7 @@ def list_holds(session: Session, workspace: str) -> list[ScopeHold]:
 
 
 def active_holds(session: Session) -> list[ScopeHold]:
-    """What is held now, in all workspaces."""
+    """Return what is held now, in all workspaces."""
     return [_scope_hold(row) for row in session.rows("active_holds")]
 
 

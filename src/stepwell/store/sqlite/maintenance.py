@@ -1,4 +1,4 @@
-"""What operators ask of a SQLite file."""
+"""Maintenance of a SQLite file."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def stored_schema(path: str) -> int:
         finally:
             connection.close()
     except apsw.Error:
-        return 0  # opening it says what is wrong
+        return 0  # opening it reports what is wrong
 
 
 def back_up(source: str, path: str) -> int:
-    """One consistent moment, while others write; the copy is small and whole. Has a connection of its own."""
+    """Copy one consistent moment while others write. The copy is compact. Uses its own connection."""
     if os.path.exists(path):
         raise InvalidInput(f"{path} exists", hint="name a new file: a backup replaces nothing", field="path")
     try:

@@ -20,7 +20,7 @@ from stepwell.store.sqlite.session import as_list
 T = TypeVar("T")
 
 _SQL = queries.load("stepwell.store.sqlite", "move")
-_NOT_CARRIED = {"definitions": {"n"}, "codec_check": {"id"}}  # the other side numbers them itself
+_NOT_CARRIED = {"definitions": {"n"}, "codec_check": {"id"}}  # PostgreSQL numbers these rows itself
 _ORDER = {"definitions": "n"}
 
 
@@ -32,7 +32,7 @@ class SqliteSource:
         self._new_token = new_token
         self._clock = clock
         self._connection: apsw.Connection | None = None
-        self._is_new = False  # this call has marked it
+        self._is_new = False  # marked by this call
 
     async def open(self, target: str) -> str:
         return await asyncio.to_thread(self._open, target)
@@ -113,7 +113,7 @@ class SqliteSource:
         return self._freed(await asyncio.to_thread(self._read, "tickets", where, ()))
 
     def _freed(self, tickets: TableRows) -> TableRows:
-        """Without owners: they are stopped. The next owner writes down the lease that was lost."""
+        """Remove owners: their processes are stopped. The next owner records the lost lease."""
         columns, now = list(tickets.columns), self._clock()
         rows = []
         for values in tickets.rows:
@@ -145,7 +145,7 @@ class SqliteSource:
 
 
 def _seize(connection: apsw.Connection, path: str) -> None:
-    """Lock the whole file until it is closed; refuse if another process has it open."""
+    """Lock the whole file until it is closed. Refuse if another process has it open."""
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
         connection.execute("BEGIN EXCLUSIVE")

@@ -24,7 +24,7 @@ from stepwell.domain.notifications import (
 )
 from stepwell.store.sqlite.session import Row, Session, as_list
 
-_KINDS_MAX = 1000  # kinds of work that a question about stuck runs looks at
+_KINDS_MAX = 1000  # kinds of work that a question about stuck runs examines
 
 
 def add_notifications(session: Session, rows: Sequence[PendingNotification]) -> None:
@@ -37,7 +37,7 @@ def add_notifications(session: Session, rows: Sequence[PendingNotification]) -> 
 def no_notification_due(
     session: Session, channels: Sequence[str], *, seconds: float, limit: int = TAKEN_AT_ONCE
 ) -> TakenNotifications | None:
-    """The answer if none is due; None: there is work to do."""
+    """Return the answer if none is due; None if there is work to do."""
     next_in = _next_notification(session, channels)
     return None if next_in == 0 else TakenNotifications([], next_in, session.now)
 
@@ -105,7 +105,7 @@ def drop_alert(session: Session, workspace: str, name: str) -> bool:
 
 
 def no_alert_due(session: Session, *, limit: int = 20) -> TakenAlerts | None:
-    """The answer if none is due; None: there is work to do."""
+    """Return the answer if none is due; None if there is work to do."""
     next_in = _next_alert(session)
     return None if next_in == 0 else TakenAlerts([], next_in, session.now)
 
@@ -140,7 +140,7 @@ def _alert(row: Row) -> Alert:
     return Alert(**{**values, "paused": bool(values["paused"])})
 
 
-# What alerts ask
+# Questions of alerts
 
 
 def find(session: Session, query: AlertQuery) -> Sequence[AlertFinding]:

@@ -78,7 +78,7 @@ def clear_collection(session: Session, workspace: str, name: str, *, limit: int 
 
 
 def change_record(session: Session, place: RecordPlace, decide: Decide) -> Any:
-    """The result, or the error: it is found before anything is written, so others need no rollback."""
+    """Return the result, or the error. Errors come before any write, so other calls need no rollback."""
     try:
         return change(session, place, decide)
     except StepwellError as error:

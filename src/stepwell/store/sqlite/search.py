@@ -1,4 +1,4 @@
-"""Search: lists of runs by whatever index is the narrowest, and how many runs there are."""
+"""Search: lists of runs by the narrowest index, and numbers of runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stepwell.store.sqlite.session import Session, as_list
 
 
 def list_runs(session: Session, filter: RunFilter) -> Sequence[RunRow]:
-    """Read the places of a page, then its rows, as they were at one moment."""
+    """Read the places of a page, then its rows, at one moment."""
     session.run("begin_read")
     try:
         places = sorted(set(chain.from_iterable(_places(session, filter))), reverse=True)[: filter.limit]
@@ -41,7 +41,7 @@ def list_runs(session: Session, filter: RunFilter) -> Sequence[RunRow]:
 
 
 def _places(session: Session, filter: RunFilter) -> Iterator[list[tuple[Any, str]]]:
-    """The next places in each part of the list: of a group of runs, or of all."""
+    """Return the next places in each part of the list: of a group of runs, or of all."""
     terms, bounds = terms_of(filter), bounds_of(filter)
     values: dict[str, Any] = {
         "workspace": filter.workspace,

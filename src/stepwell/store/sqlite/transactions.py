@@ -97,7 +97,7 @@ class StepConnection:
 
 
 class RecordBody:
-    """A change of a record: it may write our tables, so it needs no guard."""
+    """A change of a record. It may write our tables, so it needs no guard."""
 
     def __init__(self, work: Callable[[Session], Any]) -> None:
         self._work = work
@@ -166,7 +166,7 @@ def _allow(
     return apsw.SQLITE_OK
 
 
-# What a statement of a graph may do: read and change rows of tables that are not ours.
+# A statement of a graph may only read and change rows of tables that are not ours.
 _ROWS = frozenset(
     {
         *(apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE),

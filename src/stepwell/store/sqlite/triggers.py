@@ -61,7 +61,7 @@ def drop_trigger(session: Session, workspace: str, type: str, name: str) -> bool
 def nothing_due(
     session: Session, fire: Fire, *, type: str = SCHEDULE, match: str = "", limit: int = FIRE_MAX
 ) -> Fired | None:
-    """The answer if no trigger is due; None: there is work to do."""
+    """Return the answer if no trigger is due; None if there is work to do."""
     next_in = _next_in(session, type, match)
     return None if next_in is not None and next_in <= 0 else Fired(0, [], next_in, session.now)
 

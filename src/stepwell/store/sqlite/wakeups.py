@@ -19,8 +19,8 @@ from stepwell.store.followers import ASK
 PATH_MAX = 100  # bytes; a socket's address may have 107 on Linux, 103 elsewhere
 ENDING = ".sock"
 TICK_SECONDS = 0.05
-LATE_SECONDS = 0.005  # until a hint to a full socket is sent again
-LATE_TRIES = 200  # then its process is frozen
+LATE_SECONDS = 0.005  # seconds until a hint to a full socket is sent again
+LATE_TRIES = 200  # attempts, after which its process counts as frozen
 _WORK = b"!"
 _TEXT_MAX = 65_536
 
@@ -120,7 +120,7 @@ class SocketWakeups:
             self._seen, self._sure_at = changed, time.monotonic() + TICK_SECONDS
 
     def _sent(self, name: str, data: bytes) -> bool:
-        """Send a hint; False: the socket is full."""
+        """Send a hint. False if the socket is full."""
         try:
             if self._sender is None:
                 self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stepwell.domain.alerts import Alert, AlertQuery, AlertSettings, What
+from stepwell.domain.alerts import Alert, AlertKind, AlertQuery, AlertSettings
 from stepwell.domain.commit import Outcome
 from stepwell.domain.notifications import GIVEN_UP_SECONDS, PendingNotification, TakenNotifications
 from stepwell.testing.stores.limits import lane
@@ -26,7 +26,7 @@ def notification(id: str = "n1", **changes: Any) -> PendingNotification:
     return PendingNotification(**{"id": id, **values, **changes})
 
 
-def alert(name: str = "failures", *, what: What = "failed", **changes: Any) -> Alert:
+def alert(name: str = "failures", *, what: AlertKind = "failed", **changes: Any) -> Alert:
     settings = msgspec.json.encode(AlertSettings(what=what, every=15.0))
     return Alert(**{"id": f"id-{name}", "name": name, "settings": settings, "created_by": "ana", **changes})
 
@@ -198,7 +198,7 @@ class AlertRules:
         assert len(ids) == len(set(ids))
 
 
-def query(scene: Scene, what: What, after: float = 0.0, **changes: Any) -> AlertQuery:
+def query(scene: Scene, what: AlertKind, after: float = 0.0, **changes: Any) -> AlertQuery:
     values: dict[str, Any] = {"workspace": "default", "at": scene.clock() - after}
     return AlertQuery(what=what, **{**values, **changes})
 

@@ -1,4 +1,4 @@
-"""Checks: every problem of a graph's structure that shows before it runs, all at once."""
+"""Checks: all structural problems of a graph that can be seen before it runs, reported together."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class Checks:
                     )
 
     def _tools(self, edges: list[Edge]) -> None:
-        """The body of an ai node has its tools: each begins at the node that it names."""
+        """Check the tools in the body of an ai node: each begins at the node that it names."""
         for node in self._definition.nodes:
             if not isinstance(node.data, AiData):
                 continue
@@ -448,7 +448,7 @@ def saving_problems(body: Any, definition: GraphDefinition) -> Iterator[GraphPro
 
 
 def secret_references(compilers: Mapping[str, NodeCompiler]) -> Iterator[GraphProblem]:
-    """Yield a problem for each field whose expressions ask for a secret, which they never see."""
+    """Yield a problem for each field whose expressions refer to a secret: expressions never see one."""
     for node, compiler in compilers.items():
         for field, names in compiler.names.items():
             if "secrets" in names:

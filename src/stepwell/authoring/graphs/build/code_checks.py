@@ -1,6 +1,6 @@
-"""Code checks: whether the code of nodes can be read, found out when a graph is saved.
+"""Code checks: whether the code of nodes parses, checked when a graph is saved.
 
-The sandbox parses it (`sandbox/syntax.py`), all code of a graph at once; nothing is executed.
+The sandbox parses all code of a graph at once (`sandbox/syntax.py`); nothing is executed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stepwell.sandbox.syntax import faults_of
 
 
 def code_problems(behaviours: Mapping[str, Any]) -> tuple[list[GraphProblem], list[GraphProblem]]:
-    """Return problems and warnings of the code of these nodes, by node id."""
+    """Return the problems and warnings of the code of these nodes, by node id."""
     works = {node: each for node, each in behaviours.items() if isinstance(each, CodeWork)}
     faults = faults_of([(each.language, each.code) for each in works.values()]) if works else []
     problems: list[GraphProblem] = []
@@ -47,7 +47,7 @@ def code_problems(behaviours: Mapping[str, Any]) -> tuple[list[GraphProblem], li
 
 
 def codes_in(body: Any) -> Iterator[tuple[Language, str]]:
-    """Yield the code of a graph that need not be valid."""
+    """Yield the code of a graph, which may be invalid."""
     nodes = body.get("nodes") if isinstance(body, dict) else None
     for node in nodes if isinstance(nodes, list) else ():
         kind, data = (node.get("type"), node.get("data")) if isinstance(node, dict) else (None, None)

@@ -42,7 +42,7 @@ def ending_of(data: Any, edges: Iterable[Any]) -> frozenset[str]:
 
 
 def reached(first: str, edges: Iterable[Any]) -> frozenset[str]:
-    """The ids of a node and of all that follow it."""
+    """Return the ids of a node and of all nodes that follow it."""
     after: dict[str, list[str]] = {}
     for edge in edges:
         after.setdefault(edge.source, []).append(edge.target)

@@ -1,7 +1,7 @@
-"""Inline secrets: credentials written into a definition, which anyone who reads the graph would see.
+"""Inline secrets: credentials written into a definition, where anyone who reads the graph would see them.
 
-They are refused when a graph is saved or imported: a node names a secret, and never has its value. A problem
-does not repeat what was found.
+They are refused when a graph is saved or imported: a node refers to a secret by its name and never contains
+its value. A problem does not repeat the credential.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS = re.compile(
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# What services make so that it can be recognised.
+# Tokens with a form that identifies their service.
 _TOKENS = re.compile(
     r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----"
     r"|\b(?:sk|rk)_(?:live|test)_[0-9A-Za-z]{16,}|\bsk-[0-9A-Za-z_-]{20,}"
@@ -36,7 +36,7 @@ _DEPTH_MAX, _NAME_MAX = 64, 100
 
 
 def inline_secrets(body: Mapping[str, Any]) -> Iterator[GraphProblem]:
-    """Yield a problem for each credential that stands in the data of a node or trigger."""
+    """Yield a problem for each credential in the data of a node or trigger."""
     for node in body.get("nodes") or ():
         if isinstance(node, Mapping):
             for field in _fields(node.get("data"), "", 0):
@@ -59,7 +59,7 @@ def _problem(node: str, field: str) -> GraphProblem:
 
 
 def _fields(value: Any, path: str, depth: int) -> Iterator[str]:
-    """Yield the paths of texts that are credentials."""
+    """Yield the paths of strings that are credentials."""
     if depth > _DEPTH_MAX:
         return
     if isinstance(value, Mapping):
@@ -80,7 +80,7 @@ def _fields(value: Any, path: str, depth: int) -> Iterator[str]:
 
 
 def _is_named(path: str, name: str, text: str) -> bool:
-    """Whether its name says that it is a credential, and it is written out: neither empty nor a template."""
+    """Return whether the name says that it is a credential, and the value is a literal, not a template."""
     literal = _TEMPLATE.sub("", text)
     if path.rsplit(".", 1)[-1].lower() == "headers" and name.lower() in _HEADERS:
         return not _SCHEMES.match(literal)

@@ -66,7 +66,7 @@ class NodePlan:
         self.timed_joins: tuple[int, ...] = ()  # joins whose deadline starts when this node settles
         self.body: ScopePlan | None = None
         self.ending: ScopePlan | None = None  # of a try: its finally
-        self.tools: dict[str, ScopePlan] = {}  # of a conversation: what each tool runs
+        self.tools: dict[str, ScopePlan] = {}  # what each tool of a conversation runs
 
     @property
     def bodies(self) -> list[ScopePlan]:

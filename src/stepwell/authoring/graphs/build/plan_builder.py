@@ -1,4 +1,4 @@
-"""PlanBuilder: from a graph's JSON to its plan, built once for each content."""
+"""PlanBuilder: compiles a graph's JSON into its plan, once for each content."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PlanBuilder:
         providers: Callable[[], Providers] | None = None,
     ) -> None:
         self._timeouts = timeouts or GraphTimeouts()
-        self._providers = providers  # of models, that nodes are checked against
+        self._providers = providers  # model providers that nodes are checked against
         self.registry = registry
         self._steps = steps
         self._stored = stored  # accepted before: rules that are newer do not apply
@@ -146,7 +146,7 @@ def _scope(
 
 
 def _of_one(owner: str, id: str, kind: NodeType, data: NodeData, behaviour: Any) -> ScopePlan:
-    """The scope of a tool that is not in the body: one node that calls it."""
+    """Return the scope of a tool that has no nodes in the body: one node that calls it."""
     plan = NodePlan(id, 0, kind.role, kind.name, data)
     plan.behaviour = behaviour
     scope = ScopePlan([plan], owner)

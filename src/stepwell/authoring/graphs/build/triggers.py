@@ -1,4 +1,4 @@
-"""Triggers of a graph: what is wrong with them, and which exist once it is published."""
+"""Triggers of a graph: their checks, and the triggers that exist once the graph is published."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _KNOWN: Mapping[str, Any] = {
     "source": SOURCE_KNOWN,
 }
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
-# What a sender says is in its own words here: `hmac` is Standard Webhooks unless it names a header.
+# Graphs use the words of senders here: `hmac` means Standard Webhooks unless a header is named.
 _SCHEMES = {"none": "none", "bearer": "bearer", "basic": "basic", "standard": "standard"}
 
 
 def declared_by(definition: GraphDefinition) -> tuple[DeclaredTrigger, ...]:
-    """The triggers of a graph as the library lets them exist; a manual one needs nothing."""
+    """Return the triggers that the graph declares. A manual one needs none."""
     return tuple(_declared(trigger) for trigger in definition.triggers if trigger.type != "manual")
 
 
@@ -103,7 +103,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def trigger_problems(definition: GraphDefinition, input_schema: Any) -> Iterator[GraphProblem]:
-    """Everything that is wrong with the triggers of a graph."""
+    """Return everything that is wrong with the triggers of a graph."""
     ids = Counter(trigger.id for trigger in definition.triggers)
     for id, count in ids.items():
         if count > 1:
@@ -218,7 +218,7 @@ def _event(trigger: GraphTrigger) -> Iterator[GraphProblem]:
 def _refused(
     trigger: GraphTrigger, check: Any, fields: Mapping[str, str], field: str = ""
 ) -> Iterator[GraphProblem]:
-    """The problem that a check of the domain raises, with the name that the field has here."""
+    """Return the problem for an error of the domain, under the name that the field has in graphs."""
     try:
         check()
     except StepwellError as error:

@@ -17,9 +17,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Added, removed and changed nodes and edges, and changed settings; apart from them, nodes that moved.
+    """Compare two graphs: added, removed and changed nodes and edges, and changed settings.
 
-    A moved node is not a changed one: its position has no effect on a run.
+    Moved nodes are listed separately: a position has no effect on a run.
     """
     return {
         "nodes": _changes(_by_id(old, "nodes", _meaning), _by_id(new, "nodes", _meaning)),
@@ -31,7 +31,7 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moved(old: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Node → [position before, position after], null if it had none."""
+    """Return node → [position before, position after]; null if it had none."""
     places = {id: [old[id].get("position"), new[id].get("position")] for id in new if id in old}
     return {id: [before, after] for id, (before, after) in places.items() if before != after}
 

@@ -35,7 +35,7 @@ class Dependents:
             parts.sort()
 
     def entry(self, name: str) -> NodeEntry:
-        """The entry of a path, or of a node id. Raises StepNotFound if there is none, or several."""
+        """Return the entry at a path, or of a node id. Raises StepNotFound if there is not exactly one."""
         if name in self._entries:
             return self._entries[name]
         named = self._named.get(name, [])

@@ -22,7 +22,7 @@ class NodeConfigs:
         self._fills: dict[int, Fill] = {}
 
     def resolved(self, node: NodePlan, scope: Mapping[str, Any], now: float | None) -> Any:
-        """The node's own fields. What cannot be filled in, and what names a secret, stays as written."""
+        """Return the node's own fields. Whatever cannot be filled in, or names a secret, stays as written."""
         fill = self._fills.get(id(node))
         if fill is None:
             data = node.data.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude=set(_SHARED))
@@ -31,7 +31,7 @@ class NodeConfigs:
 
 
 def _fill_of(value: Any) -> Fill:
-    """How to fill in a value. One without templates is shared by all executions."""
+    """Return how to fill in a value. A value without templates is shared by all executions."""
     if not _has_template(value):
         return lambda scope, now: value
     if isinstance(value, dict):

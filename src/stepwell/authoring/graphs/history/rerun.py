@@ -33,7 +33,7 @@ _NOTHING: Mapping[str, int] = {}
 
 
 def rerun_edits(plan: GraphPlan, old: GraphTrace, log: Sequence[Event], node: str) -> Edits:
-    """Run a node again, with everything that follows from it, and every node it had won a race against."""
+    """Run a node again, and everything that depends on it, including nodes it had beaten in a race."""
     dependents = Dependents(old)
     entry = dependents.entry(node)
     again = dependents.of(entry)
@@ -45,7 +45,7 @@ def rerun_edits(plan: GraphPlan, old: GraphTrace, log: Sequence[Event], node: st
 def _overtaking(
     plan: GraphPlan, old: GraphTrace, log: Sequence[Event], again: set[str], dropped: frozenset[str]
 ) -> frozenset[str]:
-    """Answers that came later than the dropped ones, and would now come first.
+    """Return the answers that arrived after the dropped ones and would now come first.
 
     They would win the race, or fail the join or the run, before the node has run again.
     """
@@ -167,9 +167,9 @@ def _reached(scope: ScopePlan, index: int, next_to: Callable[[NodePlan], list[in
 def output_edits(
     old: GraphTrace, log: Sequence[Event], registry: NodeRegistry, outputs: Mapping[str, Any]
 ) -> Edits:
-    """Edit outputs, in the form that the log has, and run everything that depends on them again.
+    """Replace outputs, given as the log stores them, and run everything that depends on them again.
 
-    A node is named by its id or path; its output may be a `NodeResult` with another handle.
+    A node is named by its id or path. Its output may be a `NodeResult` with another handle.
     """
     dependents = Dependents(old)
     changed: dict[str, bytes] = {}
@@ -269,7 +269,7 @@ def _encoded(
 
 
 def _answer(old: GraphTrace, log: Sequence[Event], entry: NodeEntry, value: Any) -> bytes:
-    """The event or decision that replaces the recorded answer of a wait, or its timeout."""
+    """Return the event or decision that replaces the recorded answer of a wait, or its timeout."""
     path = ROOT + entry.path
     opened = next((e.fact for e in log if e.path == path and isinstance(e.fact, ev.WaitOpened)), None)
     if opened is None and not any(one.path == path for one in old.delivered):

@@ -18,7 +18,7 @@ from stepwell.authoring.graphs.run.state import ROOT, NodeRun, NodeStatus, Scope
 from stepwell.domain.events import Event
 from stepwell.domain.trace import TraceAttempt, TraceEntry, TraceError, TraceFold
 
-_READ = re.compile(r"\bctx\.([A-Za-z_]\w*)")  # in expressions and templates
+_READ = re.compile(r"\bctx\.([A-Za-z_]\w*)")  # names in expressions and templates
 _READER = PlanBuilder(ReadingRegistry(), stored=True)
 
 
@@ -32,7 +32,7 @@ class GraphTraceFold:
         self._replay = GraphReplay(plan, run_id, self._describe)
 
     def feed(self, events: Iterable[Event]) -> None:
-        """Take the events of one or more whole commits in."""
+        """Take in the events of one or more whole commits."""
         events = list(events)
         for event in events:
             self._facts.take(event)
@@ -47,7 +47,7 @@ class GraphTraceFold:
             (ROOT + scope.prefix + fork.id, branch) for fork, branch in _forks_around(scope.plan, node)
         ]
         if entry.queued_at is None:
-            return  # it never began
+            return  # the run never began
         key = f"{self._replay.run['id']}/{ROOT}{node_run.path}"
         seen: dict[str, Any] = {
             "ctx": node_run.variables.values,
@@ -60,7 +60,7 @@ class GraphTraceFold:
         entry.config = self._configs.resolved(node, seen, now)
 
     def entries(self) -> list[TraceEntry]:
-        """Everything that has begun or was skipped, in the order of decisions; then joins that wait."""
+        """Return what has begun or was skipped, in the order of decisions; then the joins that wait."""
         nodes = sorted(self._replay.entries.values(), key=lambda one: one.order)
         entries = [self._entry(one) for one in nodes]
         for scope in self._replay.frontier.open_scopes():
@@ -121,10 +121,10 @@ class GraphTraceFold:
     # The state of the run
 
     def variables(self) -> dict[str, Any]:
-        """The variables of the graph after everything that has settled: what a later node wrote wins."""
+        """Return the variables after everything that has settled. A later write wins."""
         root = self._replay.frontier.root
         settled = [run for run in root.node_runs if run is not None] if root is not None else []
-        values = dict(root.base.values) if root is not None else {}  # with what people have set
+        values = dict(root.base.values) if root is not None else {}  # includes values that people have set
         for run in sorted((run for run in settled if run.status is NodeStatus.COMPLETED), key=_number):
             before = run.variables.values
             values |= {name: value for name, value in run.after.values.items() if name not in before}
@@ -137,7 +137,7 @@ class GraphTraceFold:
         return values
 
     def names(self) -> set[str]:
-        """The variables that the graph reads or writes, or that the run has."""
+        """Return the variables that the graph reads or writes, and those of the run."""
         plan = self._replay.plan
         names = {*self.variables(), *_READ.findall(msgspec.json.encode(plan.definition.as_dict()).decode())}
         for node in plan.nodes():
@@ -145,7 +145,7 @@ class GraphTraceFold:
         return names - {""}
 
     def outputs(self) -> dict[str, Any]:
-        """The outputs of completed nodes, by their place in the graph: `pay`, `lines[3]/pay`."""
+        """Return the outputs of completed nodes by their place in the graph: `pay`, `lines[3]/pay`."""
         done = (one for one in self._replay.entries.values() if one.status is NodeStatus.COMPLETED)
         return {one.path: one.output for one in done}
 
@@ -172,7 +172,7 @@ def _error(one: NodeEntry, recorded: TraceEntry | None) -> TraceError | None:
 
 
 def _waiting_join(scope: ScopeRun, index: int, order: int) -> TraceEntry:
-    """A join that some branches have reached and others have not."""
+    """Return a join that some branches have reached and others have not."""
     join = scope.plan.nodes[index]
     prefix = ROOT + scope.prefix
 
@@ -206,9 +206,9 @@ def _is_settled(scope: ScopeRun, index: int) -> bool:
 
 
 def _forks_around(scope: ScopePlan, node: NodePlan) -> Iterator[tuple[NodePlan, int]]:
-    """The forks in whose branches a node is, innermost first, each with the number of the branch.
+    """Return the forks whose branches contain a node, innermost first, with the number of the branch.
 
-    Walks up the dominators: a node that all ways reach through one edge of a fork is in that branch.
+    Walks up the dominators: a node that can only be reached through one edge of a fork is in that branch.
     """
     at = node
     while at.idom >= 0:

@@ -64,7 +64,7 @@ class NodeEntry:
     title: str = ""
     config: Any = None
     is_config_error: bool = False
-    forks: list[tuple[str, int]] = field(default_factory=list)  # around it, innermost first: path, branch
+    forks: list[tuple[str, int]] = field(default_factory=list)  # forks around it, innermost first
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def _behaviour(command: Command) -> Any:
 
 
 def trace(plan: GraphPlan, run_id: str, events: Iterable[Event]) -> GraphTrace:
-    """The trace of a run of this plan; expressions see the run's own id again."""
+    """Return the trace of a run of this plan. Its expressions see the run's own id."""
     log = list(events)
     reader = GraphReplay(plan, run_id)
     reader.feed(log)
@@ -105,12 +105,12 @@ Describe = Callable[[NodeEntry, NodeRun], None]
 
 
 class GraphReplay:
-    """Decides a run again, fed with its log in whole commits: a fact and what followed from it together."""
+    """Decides a run again from its log, one whole commit at a time: a fact and everything after it."""
 
     def __init__(self, plan: GraphPlan, run_id: str, describe: Describe | None = None) -> None:
         self.plan = plan
         self._run_id = run_id
-        self._describe = describe  # adds to an entry what its node run says, when the node begins
+        self._describe = describe  # copies the node run into its entry when the node begins
         self._log: list[Event] = []
         self._at = 0
         self._values: dict[str, Raw] = {}
@@ -161,12 +161,12 @@ class GraphReplay:
         return self._now if recorded is None else msgspec.json.decode(recorded, type=float)
 
     def time_at(self, place: str) -> float:
-        """What the expressions of a node saw as the time."""
+        """Return the time that the expressions of a node saw."""
         return self._time(place)
 
     @property
     def run(self) -> dict[str, Any]:
-        """What expressions see as `run`."""
+        """Return what expressions see as `run`."""
         first = self._accepted
         paths = webhook_paths(self.plan.nodes(), first.workspace, self._run_id, first.seed)
         return {"id": self._run_id, "workflow": first.workflow, "version": first.version, **paths}
@@ -244,7 +244,7 @@ class GraphReplay:
             case ev.LoopAdvanced():
                 self.progress[self._place(event.path).rsplit("[", 1)[0]] = (fact.done, fact.count)
             case ev.VariableSet():
-                self._start(event)  # in a fork it may precede the first claim
+                self._start(event)  # in a fork, this may come before the first claim
                 self._frontier.set_variable(fact.name, PLAIN.decode(fact.value))
             case ev.CancelRequested() if self._started and self._frontier.result is None:
                 self._frontier.cancel()

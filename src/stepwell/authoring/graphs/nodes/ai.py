@@ -43,14 +43,14 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,
 
 
 class MessageData(Strict):
-    """A message of the conversation before the model is asked."""
+    """A message that the model gets before its first turn."""
 
     role: Annotated[Literal["user", "assistant"], Field(description="Who said it.")] = "user"
     content: Annotated[Source, Field(description="The text of the message; may have {{ }}.")]
 
 
 class StepToolData(CallData):
-    """The node of a tool that is a step: its input are the arguments."""
+    """The node of a tool that is a step. Its input is the arguments."""
 
     args: Any = _INPUT
 
@@ -142,7 +142,7 @@ class AiData(NodeData):
 
 
 class AiWork:
-    """The conversation of a node, prepared from its templates."""
+    """The conversation of one `ai` node, built from its templates."""
 
     def __init__(self, data: AiData, compiler: NodeCompiler) -> None:
         self._data = data
@@ -152,7 +152,7 @@ class AiWork:
         self.tells = data.on_tool_error == "tell"
         seconds = data.request_timeout_ms / 1000
         self.spec = model_step(retry=retry_of(data.retry, RETRY), seconds=seconds, queue=data.queue or "")
-        self.called: dict[str, tuple[NodeType, NodeData, Any]] = {}  # by tool: the node that calls for it
+        self.called: dict[str, tuple[NodeType, NodeData, Any]] = {}  # by tool: the node that makes the call
         self._tools = [self._tool(at, tool, compiler) for at, tool in enumerate(data.tools)]
         self._check(data, compiler)
 
@@ -169,7 +169,7 @@ class AiWork:
         return compiler.template(listed, "messages")
 
     def _tool(self, at: int, tool: ToolData, compiler: NodeCompiler) -> dict[str, Any]:
-        """What the model knows of a tool; a workflow or step gets a node of its own."""
+        """Describe a tool to the model. A workflow or step gets a node of its own."""
         schema = tool.input
         compiler.schema(schema, f"tools.{at}.input")
         fault = tool_name_fault(tool.name)
@@ -191,7 +191,7 @@ class AiWork:
 
     @staticmethod
     def _check(data: AiData, compiler: NodeCompiler) -> None:
-        """Report what the engine that saves the graph knows of its providers. It may have none."""
+        """Report problems with the providers that the saving engine knows. It may know none."""
         providers = compiler.providers
         if not providers:
             return
@@ -209,7 +209,7 @@ class AiWork:
         return Conversation(turns_max=self._data.max_turns, repairs_max=self._data.max_repairs)
 
     def opening(self, scope: ExpressionScope, now: Now) -> dict[str, Any]:
-        """What every request of the conversation begins with."""
+        """Return what every request of the conversation begins with."""
         data = self._data
         messages = self._messages.render(scope, now)
         fault = opening_fault(messages)

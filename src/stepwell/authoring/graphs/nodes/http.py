@@ -22,7 +22,7 @@ from stepwell.outbound.errors import OutboundRefused
 from stepwell.outbound.request import RESPONSE_BYTES_MAX, TIMEOUT
 
 NAME = "node:http"
-_ANY_PORT = range(1, 65536)  # which ports are allowed is the worker's to say
+_ANY_PORT = range(1, 65536)  # the worker decides which ports are allowed
 _LITERAL = re.compile(r"https?://[^/?#{}]+[/?]", re.IGNORECASE)
 StatusPattern = Annotated[str, Field(pattern=r"^[1-5](xx|[0-9]{2})$")]
 
@@ -62,7 +62,7 @@ class HttpData(NodeData):
 
 
 class HttpWork:
-    """One call, prepared from the node's templates."""
+    """One call, built from the node's templates."""
 
     def __init__(self, data: HttpData, compiler: NodeCompiler) -> None:
         self._data = data

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-Default = TypeVar("Default")  # of a node type's timeout: seconds, or None
+Default = TypeVar("Default")  # the timeout of a node type: seconds, or None
 YEAR_MS = 31_536_000_000
 
 

@@ -41,7 +41,7 @@ class NotifyData(NodeData):
 
 
 class NotifyWork:
-    """One notification, prepared from the node's templates."""
+    """One notification, built from the node's templates."""
 
     def __init__(self, data: NotifyData, compiler: NodeCompiler) -> None:
         self._channel = data.channel
@@ -89,7 +89,7 @@ class NotifyWork:
 
 
 def _text(value: Any) -> str:
-    """The text of a value: a lone {{ }} keeps its type."""
+    """Return a value as text. A value that is a single {{ }} keeps its type until then."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -19,7 +19,7 @@ QUERY_SECONDS = 30.0
 
 
 class QueryData(NodeData):
-    """A question to a database, or a change of it."""
+    """A SQL statement that reads or changes a database."""
 
     connection: Annotated[Identifier, Field(description="The name that an operator gave the database.")]
     sql: Annotated[
@@ -41,7 +41,7 @@ class QueryData(NodeData):
 
 
 class QueryWork:
-    """One query, prepared from the node's templates."""
+    """One query, built from the node's templates."""
 
     def __init__(self, data: QueryData, compiler: NodeCompiler) -> None:
         self._data = data

@@ -19,7 +19,7 @@ NAME = "node:records"
 RECORD_SECONDS = 30.0
 CollectionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
 
-# What each action needs, and what it may have, beside the collection.
+# The required and the optional fields of each action, besides the collection.
 _NEEDS: dict[str, tuple[str, ...]] = {"create": ("data",), "update": ("data",)}
 _TAKES: dict[str, tuple[str, ...]] = {
     "create": ("data", "id"),
@@ -32,7 +32,7 @@ _FIELDS = ("data", "id", "key", "version", "whole", "where", "limit", "after", "
 
 
 class RecordsData(NodeData):
-    """What to do with records of a collection."""
+    """An action on the records of a collection."""
 
     action: Annotated[
         Literal["create", "find", "get", "update", "delete"],
@@ -89,7 +89,7 @@ class RecordsData(NodeData):
 
 
 class RecordsWork:
-    """One action, prepared from the node's templates."""
+    """One action, built from the node's templates."""
 
     def __init__(self, data: RecordsData, compiler: NodeCompiler) -> None:
         self._data = data

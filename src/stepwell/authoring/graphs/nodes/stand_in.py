@@ -1,7 +1,7 @@
-"""Stand-ins: node types and merge functions that a reader of runs does not have.
+"""Stand-ins for node types and merge functions that a reader of runs does not have.
 
-A reader knows the stored graph and the log, which has the result of every custom node. So it reads all
-custom nodes in this way, whether it has their code or not, and everybody reads the same.
+A reader has the stored graph and the log, which contains the result of every custom node. All readers treat
+custom nodes this way, whether they have their code or not, so that all see the same.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def _never(*args: Any) -> None:
 
 
 class AnyHandle(frozenset[str]):
-    """The handles of a type that is not known: every name may be one."""
+    """The handles of an unknown type: every name may be one."""
 
     def __contains__(self, handle: object) -> bool:
         return True
 
 
 class ReadingRegistry(NodeRegistry):
-    """The built-in types, and a stand-in for every other."""
+    """The built-in types, and a stand-in for every other type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class ReadingRegistry(NodeRegistry):
 
 
 class StandInMergers(dict[str, MergeFunction]):
-    """Merges as far as a reader can tell: what each branch wrote, the later one last."""
+    """Merges as well as a reader can: what each branch wrote, in the order of the branches."""
 
     def get(self, name: str, default: Any = None) -> MergeFunction:
         return _merged

@@ -117,7 +117,7 @@ def provided_step(name: str, data: NodeData, *, retry: Retry, seconds: float) ->
     """
     return StepSpec(
         name=name,
-        function=_unserved,
+        function=_without_worker,
         retry=retry_of(data.retry, retry),
         timeout=seconds + _LATE,
         queue=data.queue or "",
@@ -133,7 +133,7 @@ def providing_step(name: str, function: Callable[[StepContext, dict[str, Any]], 
     return StepSpec(name=name, function=function, is_async=True, wants_context=True, returns=RESULTS)
 
 
-async def _unserved(*args: Any) -> None:
+async def _without_worker(*args: Any) -> None:
     """Stand for the function that the worker provides."""
     raise NodeConfigError(
         "this run has no worker that executes the node",

@@ -1,6 +1,7 @@
-"""Conversations: a model is asked in turns; what it calls runs in scopes of its own, several at once.
+"""Conversations: how a graph asks a model in turns and runs the tools that the model calls.
 
-Each request is a step at `triage@model#1`, `#2` ...; the first call of a tool runs in the scope `triage[0]`.
+Each request is a step at `triage@model#1`, `#2` ...; the first call of a tool runs in the scope
+`triage[0]`. Several tools run at once.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from stepwell.errors import StepwellError
 
 
 class ToolRuns:
-    """A conversation and the tools that run for it now."""
+    """A conversation and its tools that are running."""
 
     __slots__ = ("calls", "conversation", "count", "now", "opening", "results", "running", "scope")
 
     def __init__(self, work: AiWork, scope: Mapping[str, Any], now: Now) -> None:
         self.conversation = work.conversation()
-        self.scope = scope  # of its templates, as they were when the node began
+        self.scope = scope  # values of its templates, as they were when the node began
         self.now = now
         self.opening: dict[str, Any] | None = None  # rendered when it is first needed
-        self.count = 0  # of calls so far
+        self.count = 0  # calls so far
         self.running: dict[int, ScopeRun] = {}
         self.calls: dict[int, ToolCall] = {}
         self.results: dict[int, ToolResult] = {}
@@ -57,7 +58,7 @@ class ToolRuns:
 class Conversations:
     def __init__(self, evaluator: Evaluator, recorded: Callable[[str], bool]) -> None:
         self._evaluator = evaluator
-        self._recorded = recorded  # whether the log has the result of a path: then it needs no input
+        self._recorded = recorded  # whether the log has the result of a path, so that no input is needed
 
     def start(self, node_run: NodeRun) -> list[Effect]:
         scope, now = self._evaluator.scope_of(node_run), self._evaluator.now_of(node_run)
@@ -117,7 +118,7 @@ class Conversations:
         return self._ended(node_run, scope, _result_of(scope), failed=False)
 
     def tool_failed(self, node_run: NodeRun, scope: ScopeRun, failure: Failure) -> list[Effect]:
-        """The model hears of it, unless an author must fix something or wants the node to fail."""
+        """Tell the model, unless an author must fix something or wants the node to fail."""
         if failure.config or not node_run.node.behaviour.tells:
             return failed(node_run, failure)
         return self._ended(node_run, scope, f"{failure.code}: {failure.message}", failed=True)
@@ -134,7 +135,7 @@ class Conversations:
 
 
 def _result_of(scope: ScopeRun) -> Any:
-    """The output of the node that ended the scope; of several, by their ids."""
+    """Return the output of the node that ended the scope, or the outputs of several by their ids."""
     last = {
         node_run.node.id: node_run.output
         for node_run in scope.node_runs

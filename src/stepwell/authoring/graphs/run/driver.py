@@ -19,9 +19,9 @@ from stepwell.authoring.graphs.nodes.waits import ApprovalRequest, EventRequest,
 from stepwell.authoring.graphs.run.frontier import Frontier
 from stepwell.authoring.graphs.run.node_start import WAIT_TIMEOUT, called_code
 from stepwell.authoring.graphs.run.state import Command, CommandKind, Failure, Marker, MarkerKind, NodeRun
-from stepwell.control_flow import RunCancelling
 from stepwell.domain import events as ev
 from stepwell.domain.codec import PLAIN
+from stepwell.domain.control_flow import RunCancelling
 from stepwell.domain.program import PathCalls, Startable
 from stepwell.domain.text import clean
 from stepwell.errors import InvalidRequest, StepError, StepwellError, WaitTimedOut
@@ -199,7 +199,7 @@ class Driver:
                 self._finished.set_exception(error)
 
     def _set_variable(self, name: str, value: Raw) -> None:
-        """A person set a variable. That decides nothing by itself; what is decided next sees it."""
+        """A person set a variable. This decides nothing by itself; later decisions see the value."""
         self._frontier.set_variable(name, PLAIN.decode(value))
 
     def _cancel(self, error: RunCancelling) -> None:

@@ -120,9 +120,9 @@ class Frontier:
         self._pump()
 
     def set_variable(self, name: str, value: Any) -> None:
-        """GR-M5: a person gave a variable another value; everything that is decided from now on sees it.
+        """GR-M5: a person set a variable. Whatever is decided from now on sees the value.
 
-        Every branch gets it under one mark, so that no join takes it for a write of a branch.
+        Every branch gets the value under one mark, so that no join takes it for a write of a branch.
         """
         roots = [] if self._root is None else [self._root]
         replaced = Replaced(name, value)
@@ -143,7 +143,7 @@ class Frontier:
         return self._root
 
     def open_scopes(self) -> Iterator[ScopeRun]:
-        """The scopes that are not over, outer ones first."""
+        """Return the scopes that are still open, outer ones first."""
         return _open_scopes([] if self._root is None else [self._root])
 
     def take_actions(self) -> list[Action]:

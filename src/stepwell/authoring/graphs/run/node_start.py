@@ -118,7 +118,7 @@ class NodeStarter:
         return [deadline, *self._poll(node_run, request)]
 
     def _look(self, node_run: NodeRun, timeout: float | None) -> list[Effect]:
-        """The worker looks again and again; only the last look is in the log."""
+        """Poll: the worker looks again and again, and only the last look is in the log."""
         commands: list[Effect] = list(self._work(node_run))
         if timeout is None:
             return commands

@@ -21,7 +21,7 @@ _OURS = frozenset({"error"})
 
 class Variables(msgspec.Struct, eq=False, gc=False):
     values: dict[str, Any]
-    marks: dict[str, object]  # the write that a variable comes from: a node run's number, or a merge
+    marks: dict[str, object]  # the write that produced a variable: the number of a node run, or a merge
 
     def written(
         self, mark: int, variable: str | None, output: Any, more: Mapping[str, Any] | None
@@ -41,7 +41,7 @@ class Variables(msgspec.Struct, eq=False, gc=False):
 
 
 class Replaced:
-    """Variables with one of another value, which no branch has written. The same ones stay the same."""
+    """Variables after a person set one, which no branch has written. Equal inputs give the same object."""
 
     def __init__(self, name: str, value: Any) -> None:
         self._value = {name: value}

@@ -50,17 +50,17 @@ class NodeCompiler:
         providers: Providers | None = None,
     ) -> None:
         self.node = node
-        self.providers = providers  # of models; None: not known here, so not checked
+        self.providers = providers  # model providers; None: unknown here, so not checked
         self.steps = steps  # registered Python steps; None: not available here, so not checked
         self.mergers = mergers or {}
         self.uses_time = False
         self.names: dict[str, frozenset[str]] = {}  # by field: the names its expressions use
         self._problems = problems
         self._sources = sources or Sources()
-        self._prefix = ""  # of the fields of a part
+        self._prefix = ""  # prefix for the fields of a part
 
     def within(self, field: str) -> NodeCompiler:
-        """A compiler for a part of the node that is compiled like a node: it reports below this field."""
+        """Return a compiler for a part of the node; it reports problems below this field."""
         inner = NodeCompiler(self.node, self._problems, self.steps, self.mergers, self._sources)
         inner.names, inner._prefix = self.names, f"{self._prefix}{field}."
         return inner

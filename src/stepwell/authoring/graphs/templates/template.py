@@ -84,9 +84,10 @@ Escape: TypeAlias = Callable[[str], str]
 def compile_template(
     value: Any, limits: ExpressionLimits = DEFAULT_LIMITS, *, escape: Escape | None = None
 ) -> Template:
-    """Compile any JSON value. BadExpression has the column and the `field` (a.b[0]) of the error.
+    """Compile any JSON value.
 
-    `escape` is applied to every value that becomes part of a text.
+    BadExpression has the column and the `field` (a.b[0]) of the error. `escape` is applied to every value
+    that is inserted into text.
     """
     compiler = _TemplateCompiler(limits, escape)
     part = compiler.compile(value, "", 0)

@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The same as an address: it leads to the same tables, for a user who may read them."""
+        """The address of the same tables, without user and password."""
         return (
             f"postgresql://{self.redacted}{f'?schema={self.schema}' if self.schema != DEFAULT_SCHEMA else ''}"
         )

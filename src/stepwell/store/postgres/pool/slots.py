@@ -40,7 +40,7 @@ class ConnectionSlots:
 
     @property
     def waiting(self) -> int:
-        """How many callers wait for a slot."""
+        """Return how many callers wait for a slot."""
         return len(self._queue)
 
     def run(

@@ -1,4 +1,4 @@
-"""Drafts: what a notification that waits becomes when it is sent."""
+"""Drafts: what becomes of a stored notification when it is sent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ async def _nothing() -> None: ...
 
 
 class Needless(Exception):
-    """There is nothing left to say; `reason` is a code."""
+    """There is nothing left to send; `reason` is a code."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class NoticeDraft(NamedTuple):
-    """A message, ready to be sent. `withdraw` is called if it was certainly not."""
+class NotificationDraft(NamedTuple):
+    """A message, ready to be sent. `withdraw` is called if it certainly was not sent."""
 
     notification: Notification
     needs_address: bool = False  # a mail must not go to the channel's own recipients instead
@@ -32,12 +32,12 @@ class NoticeDraft(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """Notifications that take the place of the one they come from."""
+    """Notifications that replace the stored one."""
 
     rows: Sequence[PendingNotification]
 
 
 def one_line(text: str, most: int) -> str:
-    """A text of people as part of a subject: without line breaks, and not too long."""
+    """Return text by people as part of a subject: without line breaks, and not too long."""
     line = _BREAKS.sub(" ", text).strip()
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.telemetry import SECONDS, Histogram
+from stepwell.telemetry.measures import SECONDS, Histogram
 
 
 def test_many_values_at_once_count_as_they_do_one_by_one() -> None:

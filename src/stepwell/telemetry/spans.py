@@ -1,10 +1,11 @@
 """Spans: runs, and attempts of steps and transitions, for OpenTelemetry.
 
-All ids follow from the ids of runs: that of the trace from the root run, that of a run's span from the run,
-that of an attempt's span from its run, path and number. So a run has one trace whichever workers drive it,
-and after a crash the next worker continues it. Nothing here holds a payload or the message of an error.
+All ids are derived from the ids of runs: a trace's id from the root run, a run span's id from the run, an
+attempt span's id from its run, path and number. So a run has one trace whichever workers drive it, and
+after a crash the next worker continues the same trace.
 
-Off, and free, unless the program has configured a tracer provider before the engine is opened.
+No span contains a payload or the message of an error. Spans are off, and cost nothing, unless the program
+configures a tracer provider before it opens the engine.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ SCOPE = "stepwell"
 
 
 class TracedRun(NamedTuple):
-    """The run whose span is around others."""
+    """The run whose span contains other spans."""
 
     id: str
-    root: str = ""  # '': itself
+    root: str = ""  # '': the run itself
 
     @property
     def trace(self) -> str:
@@ -42,7 +43,7 @@ class EndedRun(NamedTuple):
 
 
 class Spans:
-    """Makes the spans of one worker."""
+    """Creates the spans of one worker."""
 
     def __init__(self, tracer: Any, worker: str) -> None:
         from opentelemetry import trace
@@ -56,7 +57,7 @@ class Spans:
     def begin(
         self, run: TracedRun, path: str, attempt: int, *, name: str, variables: contextvars.Context
     ) -> Any:
-        """Begin the span of an attempt; what its code begins in these context variables is inside it."""
+        """Begin the span of an attempt. Spans that its code begins under these variables are inside it."""
         links = []
         if attempt > 1:
             before = _span_id(run.id, path, attempt - 1)
@@ -80,7 +81,7 @@ class Spans:
         span.end()
 
     def run_ended(self, run: EndedRun) -> None:
-        """The span of a whole run, from its start to its end, inside that of its parent."""
+        """Report the span of a whole run, from its start to its end, inside that of its parent."""
         attributes = {
             "stepwell.run": run.run.id,
             "stepwell.workflow": run.workflow,
@@ -111,7 +112,7 @@ class Spans:
         return self._api.SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
 
     def _sampled(self, trace_id: int) -> bool:
-        """Decide as for the root span: by the trace id, so that all workers decide alike."""
+        """Decide like the root span, by the trace id, so that all workers decide alike."""
         sampler = getattr(self._tracer, "sampler", None)
         if sampler is None:
             return True
@@ -119,7 +120,7 @@ class Spans:
 
 
 class _RunIds:
-    """Gives the next span the ids of its run. Everything else comes from the provider's own generator."""
+    """Gives the next span the ids of its run. All other ids come from the provider's own generator."""
 
     def __init__(self, usual: Any) -> None:
         self._usual = usual
@@ -145,7 +146,7 @@ class _RunIds:
 
 
 def _run_ids(tracer: Any) -> _RunIds:
-    """Put our ids before those of the provider. A tracer of another make keeps its own."""
+    """Put our id generator before the provider's. Other implementations of tracers keep their own."""
     usual = getattr(tracer, "id_generator", None)
     if isinstance(usual, _RunIds):
         return usual
@@ -156,7 +157,7 @@ def _run_ids(tracer: Any) -> _RunIds:
 
 
 def configured(worker: str) -> Spans | None:
-    """The spans of this process; None if nobody configured a provider, which is known without an import."""
+    """Return the spans of this process, or None if no provider is configured. That check needs no import."""
     if "opentelemetry.sdk.trace" not in sys.modules:
         return None
     from opentelemetry import trace

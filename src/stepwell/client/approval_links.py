@@ -1,7 +1,7 @@
-"""Links: one approval, decided by one person without a key.
+"""Approval links: one approval, decided by one person without a key.
 
-A link is a credential for one wait and one assignee. It is used once and expires; its text is shown once and
-opens nothing else. What is decided with it is recorded as decided by the assignee.
+A link is a credential for one wait and one assignee. It is used once and expires. Its text is shown once
+and opens nothing else. The decision is recorded as made by the assignee.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def create(
     expires: Duration,
     by: str,
 ) -> NewCredential:
-    """Write a link for an open approval that the assignee may decide."""
+    """Create a link for an open approval that the assignee may decide."""
     return await issue(
         access,
         "link",
@@ -55,6 +55,6 @@ async def create(
 
 
 async def opened_at(log: AsyncIterator[LogRow], path: str) -> int:
-    """Return the seq of the event that opened the wait at this path, the last time."""
+    """Return the seq of the event that last opened the wait at this path."""
     kind = KIND[WaitOpened]
     return max([row.seq async for row in log if row.kind == kind and row.path == path], default=0)

@@ -7,25 +7,25 @@ from typing import NoReturn
 
 import pytest
 
-from stepwell import Notices
+from stepwell import Notifications
 from stepwell.channels.notification import Notification
 from stepwell.domain.alerts import Alert
 from stepwell.domain.notifications import APPROVAL, PendingNotification
-from stepwell.notices.approvals import ApprovalNotices
-from stepwell.notices.drafts import NoticeDraft
-from stepwell.notices.sender import NotificationSender
+from stepwell.notifications.approvals import ApprovalNotifications
+from stepwell.notifications.drafts import NotificationDraft
+from stepwell.notifications.sender import NotificationSender
 from tests.channels.mail_server import Mail, MailServer, mail_server
 from tests.engines import Engines, until
 
 
-class Unwithdrawable(ApprovalNotices):
+class Unwithdrawable(ApprovalNotifications):
     """Mails to the id of the notification, with links that cannot be withdrawn."""
 
-    async def draft(self, row: PendingNotification) -> NoticeDraft:
+    async def draft(self, row: PendingNotification) -> NotificationDraft:
         mail = Notification(
             id=row.id, type="stepwell.approval", subject="Hear", text=row.id, to=(f"{row.id}@example.com",)
         )
-        return NoticeDraft(mail, withdraw=self._fail)
+        return NotificationDraft(mail, withdraw=self._fail)
 
     async def _fail(self) -> NoReturn:
         raise RuntimeError("no link is withdrawn here")
@@ -41,7 +41,7 @@ async def test_a_send_that_fails_badly_leaves_the_others_alone(memory_engines: E
         mail_server(server),
         memory_engines.new(worker=False, channels={"ops": server.url()}) as engine,
     ):
-        store, notices = engine.store, Notices()
+        store, notices = engine.store, Notifications()
         await store.put_alert(Alert(id="a", name="a", settings=b'{"what":"failed"}'))
         [alert] = (await store.take_alerts()).rows
         rows = [

@@ -1,7 +1,7 @@
 """Routes of approval links: one approval, shown to and decided by the person who has the link.
 
-The link is a bearer token, so it is in no address that a proxy or browser records. Pages keep it behind the
-`#` of their address, which browsers do not send.
+The link is a bearer token, so no address that a proxy or browser records contains it. Pages keep it after
+the `#` of their address, which browsers do not send.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pydantic import Field
 from starlette.requests import Request
 
 from stepwell.client import RunHandle
+from stepwell.client.approval_links import LASTING, opened_at
 from stepwell.client.decisions import already_decided, decision_on
 from stepwell.client.keys import revoke
-from stepwell.client.links import LASTING, opened_at
 from stepwell.domain.access import Credential
 from stepwell.domain.state import OpenWait
 from stepwell.server import views
@@ -25,7 +25,7 @@ from stepwell.server.runs import RequestBody
 
 class LinkBody(RequestBody):
     assignee: str = Field(max_length=200, description="who decides with it; recorded as the one who did")
-    path: str = Field(default="", description="of the wait; may be left out if only one is open")
+    path: str = Field(default="", description="path of the wait; optional if only one is open")
     roles: list[str] = Field(default=[], max_length=50, description="roles of the assignee")
     expires: str | float = Field(default=LASTING, description="how long it is valid", examples=["7d"])
 
@@ -54,7 +54,7 @@ async def create_link(request: Request, run_id: RunPath, body: LinkBody) -> view
 
 
 async def get_approval(request: Request) -> views.ApprovalView:
-    """Show the approval of a link: what is asked, of whom, and the form of the answer."""
+    """Show the approval of a link: the question, its assignees, and the form of the answer."""
     link, run = await _opened(request)
     wait, row = await _wait_of(run, link), await run.info()
     return views.ApprovalView(
@@ -72,9 +72,10 @@ async def get_approval(request: Request) -> views.ApprovalView:
 
 
 async def decide_approval(request: Request, body: LinkDecisionBody) -> views.ApprovalDecided:
-    """Decide the approval of a link, as its assignee; the link is then used.
+    """Decide the approval of a link, as its assignee. The link is then used.
 
-    The decision comes first: a wrong answer does not cost the link, and the wait itself refuses a second one.
+    The decision comes first: a wrong answer does not use up the link, and the wait itself refuses a second
+    decision.
     """
     link, run = await _opened(request)
     await _wait_of(run, link)
@@ -86,7 +87,7 @@ async def decide_approval(request: Request, body: LinkDecisionBody) -> views.App
 
 
 async def _wait_of(run: RunHandle[Any], link: Credential) -> OpenWait:
-    """Return the approval of a link; AlreadyDecided if that wait is closed, even if its path waits again."""
+    """Return the approval of a link. AlreadyDecided if that wait is closed, even if its path waits again."""
     wait = (await run.state()).waits.get(link.path)
     if wait is None or wait.what != "approval" or await opened_at(run.log(), link.path) != link.seq:
         error = already_decided("this approval is no longer open", await decision_on(run, link.path))

@@ -1,8 +1,8 @@
-"""Alerts: checks those that are due, and says what was found.
+"""Alerts: checks those that are due, and writes notifications of what it finds.
 
-Many processes do this. The store gives each check to one of them, and takes what it found only if nobody
-took the next check meanwhile; what has to be said is written with it. So a process that dies between two of
-these steps leaves the alert to another one, and nothing is said twice.
+Many processes do this. The store gives each check to one of them, and accepts the result only if no later
+check has begun. Notifications are written with the result. So a process that dies between two steps leaves
+the alert to another one, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from stepwell.channels.notices import Notices
 from stepwell.channels.notification import Notification
 from stepwell.domain.alerts import (
     Alert,
@@ -26,14 +25,15 @@ from stepwell.domain.alerts import (
     settings_of,
 )
 from stepwell.domain.notifications import ALERT, PendingNotification
-from stepwell.notices.drafts import NoticeDraft, one_line
+from stepwell.notifications.drafts import NotificationDraft, one_line
+from stepwell.notifications.settings import Notifications
 from stepwell.store.base import Store
 
 _NAME_MAX = 100
 
 
 class AlertBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has to be said: names, numbers and ids, no values of runs."""
+    """What to report about an incident: names, numbers and ids, but no values of runs."""
 
     alert: str
     what: str
@@ -52,7 +52,7 @@ class AlertChecks:
         self._store = store
 
     async def check_due(self) -> float | None:
-        """Check what is due; returns after how many seconds the next one is, None if there is none."""
+        """Check what is due. Returns the seconds until the next check, or None if there is none."""
         taken = await self._store.take_alerts()
         for alert in taken.rows:
             await self._check(alert, taken.now)
@@ -100,14 +100,14 @@ def _notification(alert: Alert, settings: AlertSettings, report: Report, now: fl
     )
 
 
-def alert_draft(row: PendingNotification, notices: Notices) -> NoticeDraft:
+def alert_draft(row: PendingNotification, notifications: Notifications) -> NotificationDraft:
     """Write the message about an incident."""
     body = msgspec.json.decode(row.body, type=AlertBody)
-    said = _said(body)
+    sentence = _sentence(body)
     beginning = {"opened": "Alert", "repeated": "Still", "resolved": "Resolved"}[body.moment]
-    lines = [f"{beginning}: {said}.", "", f"Alert {body.alert}, workspace {row.workspace}."]
+    lines = [f"{beginning}: {sentence}.", "", f"Alert {body.alert}, workspace {row.workspace}."]
     lines.append(f"Since {_time(body.since)}, seen {_time(body.at)}.")
-    links = [notices.link(f"/runs/{run}") or run for run in body.runs]
+    links = [notifications.link(f"/runs/{run}") or run for run in body.runs]
     if links:
         lines += ["", *links]
     if body.count > len(links) > 0:
@@ -122,17 +122,17 @@ def alert_draft(row: PendingNotification, notices: Notices) -> NoticeDraft:
         "since": _time(body.since),
         "at": _time(body.at),
         "runs": list(body.runs),
-        "links": [notices.link(f"/runs/{run}") for run in body.runs] if notices.url else [],
+        "links": [notifications.link(f"/runs/{run}") for run in body.runs] if notifications.url else [],
     }
-    subject = one_line(f"{beginning}: {said}", 300)
-    return NoticeDraft(
+    subject = one_line(f"{beginning}: {sentence}", 300)
+    return NotificationDraft(
         Notification(
             id=row.id, type="stepwell.alert", subject=subject, text="\n".join(lines), to=body.to, data=data
         )
     )
 
 
-def _said(body: AlertBody) -> str:
+def _sentence(body: AlertBody) -> str:
     name = one_line(body.subject, _NAME_MAX)
     count = f"{body.count} run{'' if body.count == 1 else 's'} of {name}"
     if body.what == "failed":

@@ -13,11 +13,11 @@ class Unwind(BaseException):
 
 
 class CodeLeft(Unwind):
-    """The run is parked or begins anew: its code is dropped, and replayed when something happens."""
+    """The run parks or begins anew: its code is dropped, and replayed when something happens."""
 
 
 class OwnershipLost(Unwind):
-    """Another worker owns the run now; nothing done here counts."""
+    """Another worker owns the run now. Nothing that is done here counts."""
 
 
 class RunCancelling(Unwind):
@@ -25,7 +25,7 @@ class RunCancelling(Unwind):
 
 
 class TransitionStopped(Unwind):
-    """A transition failed for good and names no place to go to; `problem` is its record."""
+    """A transition failed for good and leads to no other place. `problem` is its record."""
 
     def __init__(self, problem: object) -> None:
         super().__init__()

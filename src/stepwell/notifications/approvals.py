@@ -1,8 +1,8 @@
-"""Approvals: what assignees hear of a question that is open, with the link that decides it.
+"""Approvals: the messages to assignees about an open approval, with the link that decides it.
 
-A run writes one notification for each question, reminder and reassignment, in the commit that records it.
-Here it becomes one for each assignee, so that each is sent, and repeated, alone. The link is created when it
-is sent: its text is stored nowhere.
+A run writes one notification for each approval, reminder and reassignment, in the commit that records it.
+Here it becomes one for each assignee, so that each is sent and retried separately. The link is created when
+the message is sent, because its text is stored nowhere.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from stepwell.channels.notices import Notices
 from stepwell.channels.notification import Notification
 from stepwell.client import Client, RunHandle
+from stepwell.client.approval_links import opened_at
 from stepwell.client.keys import NewCredential, revoke
-from stepwell.client.links import opened_at
 from stepwell.domain import events as ev
 from stepwell.domain.ids import RunId
 from stepwell.domain.notifications import PendingNotification
 from stepwell.domain.state import OpenWait
 from stepwell.errors import StepwellError, StoreError
-from stepwell.notices.drafts import Expansion, Needless, NoticeDraft, one_line
+from stepwell.notifications.drafts import Expansion, Needless, NotificationDraft, one_line
+from stepwell.notifications.settings import Notifications
 
 Moment = Literal["opened", "reminded", "reassigned"]
 _BY = "stepwell"
@@ -33,7 +33,7 @@ _SUBJECTS: dict[str, str] = {"opened": "Approval", "reminded": "Reminder", "reas
 
 
 class ApprovalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The event that has to be reported; with `assignee`, to that one."""
+    """The event to report: to all assignees, or to one."""
 
     path: str
     seq: int
@@ -41,13 +41,13 @@ class ApprovalBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     moment: Moment = "opened"
 
 
-class ApprovalNotices:
-    def __init__(self, client: Client, notices: Notices) -> None:
+class ApprovalNotifications:
+    def __init__(self, client: Client, notifications: Notifications) -> None:
         self._client = client
-        self._notices = notices
+        self._notifications = notifications
 
-    async def draft(self, row: PendingNotification) -> NoticeDraft | Expansion:
-        """Return the message, or one notification for each assignee; Needless if there is nothing to say."""
+    async def draft(self, row: PendingNotification) -> NotificationDraft | Expansion:
+        """Return the message, or one notification for each assignee. Needless if there is nothing to send."""
         body = msgspec.json.decode(row.body, type=ApprovalBody)
         run = self._client.within(row.workspace).handle(row.run_id)
         try:
@@ -63,17 +63,17 @@ class ApprovalNotices:
         return await self._to(row, body, run, wait)
 
     async def _each(self, row: PendingNotification, body: ApprovalBody, wait: OpenWait) -> Expansion:
-        moment, assignees = await self._asked(row, body, wait)
+        moment, assignees = await self._occasion(row, body, wait)
         more = []
         for assignee in dict.fromkeys(assignees):
             mine = replace(body, assignee=assignee, moment=moment)
             more.append(replace(row, id=f"{row.id}/{assignee}", body=msgspec.json.encode(mine)))
         return Expansion(more)
 
-    async def _asked(
+    async def _occasion(
         self, row: PendingNotification, body: ApprovalBody, wait: OpenWait
     ) -> tuple[Moment, Sequence[str]]:
-        """Return what happened, and who has to hear of it: not those who have approved."""
+        """Return what happened, and whom to notify: assignees who have not approved yet."""
         store = self._client.store
         log = [
             ev.read(each, RunId(row.run_id))
@@ -89,8 +89,8 @@ class ApprovalNotices:
 
     async def _to(
         self, row: PendingNotification, body: ApprovalBody, run: RunHandle[Any], wait: OpenWait
-    ) -> NoticeDraft:
-        address = self._notices.address_of(body.assignee)
+    ) -> NotificationDraft:
+        address = self._notifications.address_of(body.assignee)
         info = await run.info()
         title = one_line(wait.title or wait.name or wait.path, _TITLE_MAX)
         link, url = await self._link(run, body)
@@ -116,20 +116,20 @@ class ApprovalNotices:
             to=(address,) if address else (),
             data=data,
         )
-        return NoticeDraft(notification, needs_address=True, withdraw=lambda: self._withdraw(link))
+        return NotificationDraft(notification, needs_address=True, withdraw=lambda: self._withdraw(link))
 
     async def _link(self, run: RunHandle[Any], body: ApprovalBody) -> tuple[NewCredential | None, str]:
-        if not self._notices.url:
+        if not self._notifications.url:
             return None, ""
         try:
             link = await run.approval_link(body.assignee, path=body.path, by=_BY)
         except StoreError:
             raise
-        except StepwellError as error:  # decided meanwhile, or this assignee may not decide it
+        except StepwellError as error:  # decided meanwhile, or the assignee may not decide it
             raise Needless(error.code) from None
-        return link, self._notices.link(f"/approve#{link.text}")
+        return link, self._notifications.link(f"/approve#{link.text}")
 
     async def _withdraw(self, link: NewCredential | None) -> None:
-        """Make a link useless that certainly reached nobody."""
+        """Revoke a link that certainly reached nobody."""
         if link is not None:
             await revoke(self._client, link.credential, by=_BY)

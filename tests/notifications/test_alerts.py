@@ -16,7 +16,7 @@ import pytest
 
 from stepwell import Context, Engine, workflow
 from stepwell.client.alerts import AlertInfo
-from stepwell.domain.alerts import Alert, AlertFinding, AlertSettings, Checked, check, incidents_of
+from stepwell.domain.alerts import Alert, AlertCheck, AlertFinding, AlertSettings, check, incidents_of
 from stepwell.errors import InvalidInput
 from tests.channels.mail_server import MailServer, mail_server
 from tests.engines import Engines, parked, until
@@ -49,7 +49,7 @@ def alert(incidents: bytes = b"[]", turn: int = 1, **settings: Any) -> Alert:
     return Alert(id="a", name="a", settings=msgspec.json.encode(asked), incidents=incidents, turn=turn)
 
 
-def later(before: Alert, checked: Checked) -> Alert:
+def later(before: Alert, checked: AlertCheck) -> Alert:
     encoded = msgspec.json.encode(checked.incidents)
     return msgspec.structs.replace(before, incidents=encoded, turn=before.turn + 1)
 
@@ -58,7 +58,7 @@ def runs(*subjects: str) -> list[AlertFinding]:
     return [AlertFinding(subject, f"run{i}", 1.0) for i, subject in enumerate(subjects)]
 
 
-def moments(checked: Checked) -> list[tuple[str, str]]:
+def moments(checked: AlertCheck) -> list[tuple[str, str]]:
     return [(report.incident.subject, report.moment) for report in checked.reports]
 
 
@@ -99,7 +99,7 @@ def test_a_repeated_check_has_the_same_reports_under_the_same_keys() -> None:
 
 @pytest.mark.req("T5")
 def test_fewer_runs_than_it_takes_are_no_incident() -> None:
-    assert check(alert(at_least=3), runs("pay", "pay"), 0.0) == Checked((), ())
+    assert check(alert(at_least=3), runs("pay", "pay"), 0.0) == AlertCheck((), ())
     assert moments(check(alert(at_least=2), runs("pay", "pay", "ship"), 0.0)) == [("pay", "opened")]
 
 
@@ -178,7 +178,7 @@ WORKER = """
 import asyncio, sys
 from stepwell import Engine
 async def main():
-    from tests.notices.test_alerts import broken
+    from tests.notifications.test_alerts import broken
     async with Engine(sys.argv[1], workflows=[broken], channels={"ops": sys.argv[2]}):
         print("working", flush=True)
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Notices: what Stepwell says to people by itself, and where their addresses are."""
+"""Notifications: who is notified of approvals, and where people and the server are reached."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PUBLIC_URL = "STEPWELL_PUBLIC_URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notices:
-    """`Notices(approvals="mail", addresses={"ana": "ana@example.com"}, url="https://flows.example.com")`.
+class Notifications:
+    """Who is notified of approvals: `Notifications(approvals="mail", addresses={"ana": "ana@example.com"})`.
 
-    `approvals` names the channel through which assignees hear of their approvals; '' tells nobody.
-    `addresses` are those of assignees and roles (`role:finance`); an assignee that is an address needs none.
-    `url` is where people reach the server: with it a notice has a link.
+    `approvals` names the channel that notifies assignees of their approvals; '' notifies nobody.
+    `addresses` are those of assignees and roles (`role:finance`); an assignee that is an address needs
+    none. With `url`, the public address of the server, a notification contains a link.
     """
 
     approvals: str = ""
@@ -46,7 +46,7 @@ class Notices:
             )
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] | None = None) -> Notices:
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Notifications:
         source = os.environ if env is None else env
         return cls(
             approvals=source.get(APPROVALS, ""),
@@ -55,7 +55,7 @@ class Notices:
         )
 
     def address_of(self, assignee: str) -> str:
-        """Return the address of an assignee; '' if nobody knows it."""
+        """Return the address of an assignee, or ''."""
         known = self.addresses.get(assignee, "")
         if known or "@" not in assignee:
             return known
@@ -66,12 +66,12 @@ class Notices:
         return assignee
 
     def link(self, path: str) -> str:
-        """Return the address of a page of the server; '' if nobody knows where it is."""
+        """Return the address of a page of the server, or '' without a public address."""
         return f"{self.url.rstrip('/')}{path}" if self.url else ""
 
 
 def _read(file: str) -> dict[str, str]:
-    """Return the addresses in a JSON file: an object of texts."""
+    """Return the addresses in a JSON file: an object whose values are strings."""
     if not file:
         return {}
     try:

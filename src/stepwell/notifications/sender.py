@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from stepwell.channels.channels import Channels
 from stepwell.channels.errors import NotifyError
 from stepwell.channels.mail import MailChannel
-from stepwell.channels.notices import Notices
 from stepwell.channels.notification import id_of
 from stepwell.domain.notifications import (
     ALERT,
@@ -25,9 +24,10 @@ from stepwell.domain.notifications import (
     retry_delay,
 )
 from stepwell.errors import StepwellError, StoreError
-from stepwell.notices.alerts import alert_draft
-from stepwell.notices.approvals import ApprovalNotices
-from stepwell.notices.drafts import Expansion, Needless, NoticeDraft
+from stepwell.notifications.alerts import alert_draft
+from stepwell.notifications.approvals import ApprovalNotifications
+from stepwell.notifications.drafts import Expansion, Needless, NotificationDraft
+from stepwell.notifications.settings import Notifications
 from stepwell.store.base import Store
 
 _log = logging.getLogger("stepwell.notifications")
@@ -37,12 +37,12 @@ _REFUSED = re.compile(r"(SMTP|HTTP)_\d{3}")
 
 class NotificationSender:
     def __init__(
-        self, store: Store, channels: Channels, approvals: ApprovalNotices, notices: Notices
+        self, store: Store, channels: Channels, approvals: ApprovalNotifications, notifications: Notifications
     ) -> None:
         self._store = store
         self._channels = channels
         self._approvals = approvals
-        self._notices = notices
+        self._notifications = notifications
         self.outcomes: Counter[str] = Counter()  # of OUTCOMES
 
     async def send_due(self) -> float | None:
@@ -67,7 +67,7 @@ class NotificationSender:
 
     async def _send(self, row: PendingNotification, now: float) -> None:
         """Send one; what went wrong is tried again or given up."""
-        draft: NoticeDraft | None = None
+        draft: NotificationDraft | None = None
         try:
             made = await self._draft(row)
             if isinstance(made, Expansion):
@@ -90,12 +90,12 @@ class NotificationSender:
         else:
             await self._end(row, "sent", "")
 
-    async def _draft(self, row: PendingNotification) -> NoticeDraft | Expansion:
+    async def _draft(self, row: PendingNotification) -> NotificationDraft | Expansion:
         if row.kind == ALERT:
-            return alert_draft(row, self._notices)
+            return alert_draft(row, self._notifications)
         return await self._approvals.draft(row)
 
-    async def _deliver(self, row: PendingNotification, draft: NoticeDraft) -> None:
+    async def _deliver(self, row: PendingNotification, draft: NotificationDraft) -> None:
         notification = draft.notification
         mail = isinstance(self._channels.of(row.channel), MailChannel)
         if mail and draft.needs_address and not notification.to:
@@ -104,7 +104,7 @@ class NotificationSender:
         await self._channels.send(row.channel, replace(notification, id=id_of(row.id)))
 
     async def _failed(
-        self, row: PendingNotification, now: float, draft: NoticeDraft | None, error: NotifyError
+        self, row: PendingNotification, now: float, draft: NotificationDraft | None, error: NotifyError
     ) -> None:
         delay = None if error.permanent else retry_delay(row, now, error.after)
         if draft is not None and (error.permanent or _REFUSED.fullmatch(error.code)):
@@ -117,7 +117,7 @@ class NotificationSender:
         self.outcomes["failed"] += 1
         await self._settle(row, retry_in=delay, error=error.code)
 
-    async def _withdrawn(self, draft: NoticeDraft) -> None:
+    async def _withdrawn(self, draft: NotificationDraft) -> None:
         try:
             await draft.withdraw()
         except Exception as error:  # what is not said would be sent again with another link

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from stepwell import Context, Engine, Notices, workflow
+from stepwell import Context, Engine, Notifications, workflow
 from stepwell.domain.access import parse
 from stepwell.errors import SettingsInvalid
 from tests.channels.mail_server import Mail, MailServer, mail_server
 from tests.engines import Engines, crash, suspended, until
 
 ADDRESSES = {"ana": "Ana <ana@example.com>", "role:finance": "finance@example.com"}
-NOTICES = Notices(approvals="ops", addresses=ADDRESSES, url="https://flows.example.com/app/")
+NOTICES = Notifications(approvals="ops", addresses=ADDRESSES, url="https://flows.example.com/app/")
 GRAPH = {
     "nodes": [
         {"id": "start", "type": "start"},
@@ -39,8 +39,10 @@ async def twice(ctx: Context) -> None:
         await ctx.approval(bool, title="Once more?", assignees=["ana"])
 
 
-def opened(engines: Engines, server: MailServer, notices: Notices = NOTICES, **options: Any) -> Engine:
-    return engines.new(pay, twice, channels={"ops": server.url()}, notices=notices, **options)
+def opened(
+    engines: Engines, server: MailServer, notifications: Notifications = NOTICES, **options: Any
+) -> Engine:
+    return engines.new(pay, twice, channels={"ops": server.url()}, notifications=notifications, **options)
 
 
 def arrived(server: MailServer) -> dict[str, Mail]:
@@ -117,7 +119,7 @@ async def test_a_question_that_is_asked_again_is_a_new_one(memory_engines: Engin
 async def test_a_sender_that_dies_loses_no_mail_and_sends_none_under_another_id(
     durable_engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.notices.sender.TAKEN_SECONDS", 1.0)
+    monkeypatch.setattr("stepwell.notifications.sender.TAKEN_SECONDS", 1.0)
     async with mail_server(MailServer(silent=1)) as server:
         doomed = opened(durable_engines, server)
         await doomed.open()
@@ -156,7 +158,7 @@ async def test_a_mail_server_that_is_down_neither_blocks_nor_fails_the_run(
 @pytest.mark.req("N12")
 async def test_an_approval_that_is_decided_meanwhile_sends_nothing(memory_engines: Engines) -> None:
     async with mail_server() as server:
-        away = memory_engines.new(pay, channels={}, notices=NOTICES)
+        away = memory_engines.new(pay, channels={}, notifications=NOTICES)
         async with away:
             run = await away.start(pay, ["ana"])
             await suspended(run)
@@ -171,7 +173,7 @@ async def test_an_approval_that_is_decided_meanwhile_sends_nothing(memory_engine
 
 @pytest.mark.req("N12")
 async def test_nobody_hears_anything_unless_an_operator_says_so(memory_engines: Engines) -> None:
-    async with mail_server() as server, opened(memory_engines, server, Notices()) as engine:
+    async with mail_server() as server, opened(memory_engines, server, Notifications()) as engine:
         run = await engine.start(pay, ["ana"])
         await suspended(run)
         assert (await engine.store.take_notifications(["ops"], seconds=1.0)).next_in is None
@@ -190,4 +192,4 @@ async def test_nobody_hears_anything_unless_an_operator_says_so(memory_engines: 
 )
 def test_notices_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(SettingsInvalid):
-        Notices(**options)
+        Notifications(**options)

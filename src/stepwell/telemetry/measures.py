@@ -1,4 +1,4 @@
-"""Telemetry: counts and durations of one process, cheap enough for the hot path.
+"""Measures: counts and durations of one process, cheap enough for the hot path.
 
 A worker owns its measures, and its parts add to them; metrics read them. Nothing here knows a workspace,
 a workflow or a payload.
@@ -14,7 +14,7 @@ SIZES = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
 class Histogram:
-    """How often a value fell at or below each bound."""
+    """How many values were at or below each bound."""
 
     __slots__ = ("_counts", "bounds", "count", "sum")
 
@@ -30,7 +30,7 @@ class Histogram:
         self.sum += value
 
     def add_all(self, values: Sequence[float]) -> None:
-        """Sorted, thousands cost one search for each bound."""
+        """Add values. They are sorted, so that thousands cost one search per bound."""
         ordered, before = sorted(values), 0
         for place, bound in enumerate(self.bounds):
             upto = bisect_right(ordered, bound)
@@ -49,16 +49,16 @@ class Histogram:
 
 
 class WorkerMeasures:
-    """What one worker has done since its process began."""
+    """What one worker has counted and timed since its process began."""
 
     def __init__(self) -> None:
-        self.claims = 0  # answered requests for tickets
-        self.claimed = 0  # tickets taken
+        self.claims = 0  # answered claims
+        self.claimed = 0  # tickets claimed
         self.leases_lost = 0
-        self.batches = Histogram(SIZES)  # commits in one
+        self.batches = Histogram(SIZES)  # commits per batch
         self.batch_seconds = Histogram()
         self._step_seconds = {"completed": Histogram(), "failed": Histogram()}
-        self.completed: list[float] = []  # seconds of attempts that are not in the histogram yet
+        self.completed: list[float] = []  # seconds of attempts, not yet in the histogram
         self.run_seconds: dict[str, Histogram] = {}  # by status, from the first claim to the end
 
     def run_ended(self, status: str, seconds: float) -> None:
@@ -68,7 +68,7 @@ class WorkerMeasures:
 
     @property
     def step_seconds(self) -> dict[str, Histogram]:
-        """Of attempts, by how they ended."""
+        """Durations of attempts, by how they ended."""
         self.settle()
         return self._step_seconds
 
@@ -76,7 +76,7 @@ class WorkerMeasures:
         self._step_seconds["failed"].add(seconds)
 
     def settle(self) -> None:
-        """Count the completed attempts since the last time: a step only notes its seconds."""
+        """Add the attempts since the last call to the histogram. A step itself only appends its seconds."""
         seconds, self.completed = self.completed, []
         if seconds:
             self._step_seconds["completed"].add_all(seconds)

@@ -1,4 +1,4 @@
-"""NoticeLoop: what a worker or server repeats: sending notifications, and checking alerts."""
+"""NotificationLoop: what a worker or server repeats: sending notifications, and checking alerts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from stepwell.domain.ids import RunId
 from stepwell.domain.notifications import KEPT_SECONDS
 from stepwell.errors import StoreError
-from stepwell.notices.alerts import AlertChecks
-from stepwell.notices.sender import NotificationSender
+from stepwell.notifications.alerts import AlertChecks
+from stepwell.notifications.sender import NotificationSender
 from stepwell.store.base import Store
 from stepwell.store.wakeups import Notifier
 from stepwell.system import Clock
@@ -25,7 +25,7 @@ _PAUSE_MAX = 30.0
 _PURGE_SECONDS = 600.0
 
 
-class NoticeLoop:
+class NotificationLoop:
     def __init__(
         self,
         store: Store,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell.domain.triggers.webhook import WebhookSettings, checked_webhook, signature, verified
-from stepwell.errors import InvalidInput, Unsigned
+from stepwell.errors import InvalidInput, InvalidSignature
 
 NOW = 1_800_000_000
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
@@ -72,7 +72,7 @@ def test_one_right_signature_among_several_is_enough() -> None:
     ids=str,
 )
 def test_any_other_request_is_refused(changes: dict[str, str], body: bytes, code: str) -> None:
-    with pytest.raises(Unsigned) as refusal:
+    with pytest.raises(InvalidSignature) as refusal:
         verified(STANDARD, SECRET, signed() | changes, body, NOW)
 
     assert refusal.value.code == code
@@ -88,7 +88,7 @@ def test_an_hmac_of_the_body_identifies_a_delivery_whose_id_nobody_signed() -> N
     assert verified(named, "github-secret", hub(b"1") | {"x-delivery": "d-7"}, b"1", NOW).id == "d-7"
     assert verified(HMAC, "github-secret", hub(b"1") | {"idempotency-key": "k-7"}, b"1", NOW).id == one.id
     for headers in ({}, hub(b"2"), hub(b"1", "other-secret"), {"x-hub-signature-256": "sha256="}):
-        with pytest.raises(Unsigned):
+        with pytest.raises(InvalidSignature):
             verified(HMAC, "github-secret", headers, b"1", NOW)
 
 
@@ -97,7 +97,7 @@ def test_a_bearer_token_is_compared_as_a_whole() -> None:
     settings = WebhookSettings(scheme="bearer", secret="token")
     assert verified(settings, "12345678", {"authorization": "Bearer 12345678"}, b"", NOW).id == ""
     for text in ("", "Bearer", "Bearer 1234567", "Bearer 123456789", "Basic 12345678", "12345678"):
-        with pytest.raises(Unsigned):
+        with pytest.raises(InvalidSignature):
             verified(settings, "12345678", {"authorization": text}, b"", NOW)
 
 

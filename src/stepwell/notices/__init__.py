@@ -1,1 +1,0 @@
-"""Notices: what Stepwell says by itself: approvals to their assignees, and alerts. In workers and servers."""

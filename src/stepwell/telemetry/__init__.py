@@ -1,0 +1,1 @@
+"""Telemetry: what a process counts and times, and the spans that it reports to OpenTelemetry."""
