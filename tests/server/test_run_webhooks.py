@@ -149,7 +149,7 @@ async def test_a_delivery_before_its_wait_is_kept_and_one_after_it_is_refused(en
         assert await send(second, "x")
         await run.signal("go")
         await run.waiting_for("again")
-        with pytest.raises(AddressUsed, match="nobody waits"):
+        with pytest.raises(AddressUsed, match="no longer waits"):
             await send(first, "y")
         await run.signal("again")
 

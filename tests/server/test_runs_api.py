@@ -386,7 +386,8 @@ async def test_the_description_names_every_operation_with_its_types(memory_engin
         ]
         one = "/api/v1/runs/{run_id}"
         drawing = "/api/v1/workflows/{name}/drawing"
-        assert set(untyped) == {"/", f"{one}/export", f"{one}/stream", "/api/v1/stream", drawing}
+        files = {"/", "/docs/errors", f"{one}/export", f"{one}/stream", "/api/v1/stream", drawing}
+        assert set(untyped) == files
         assert {"RunView", "EventView", "ProblemDetails"} <= set(document["components"]["schemas"])
 
 

@@ -19,6 +19,8 @@ _PAGE = 1000
 class AddressUsed(TriggerNotFound):
     """It was for one delivery to a run: that came, or the run no longer waits."""
 
+    hint = "ask the run for a new address: each one takes a single delivery"
+
 
 class Emits(Protocol):
     async def emit(

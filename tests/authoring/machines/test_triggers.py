@@ -18,6 +18,7 @@ from stepwell.errors import (
     ChildFailed,
     Conflict,
     InvalidInput,
+    MessageConflict,
     NotSerialisable,
     RunEnded,
     WrongPlace,
@@ -420,7 +421,7 @@ async def test_of_several_triggers_that_were_kept_the_first_one_counts(replayed_
 async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(
     replayed_engines: Engines,
 ) -> None:
-    """Each is taken once, also when a claim reads the log from a later checkpoint; a repeat is no news."""
+    """Each is taken once, even if a claim reads the log from a later checkpoint. A repetition has no effect."""
 
     class Slow(Machine[dict[str, Any]]):
         @transition("start", "a")
@@ -443,7 +444,9 @@ async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(
         for n in range(3):
             await run.signal("word", f"{n}", id=f"{n}")
         await until(lambda: _offers(run, "one"))
-        await run.signal("word", "again", id="0")
+        await run.signal("word", "0", id="0")
+        with pytest.raises(MessageConflict):
+            await run.signal("word", "another", id="0")
         await run.trigger("one")
         await until(lambda: _offers(run, "two"))
         await run.trigger("two")

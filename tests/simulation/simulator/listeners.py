@@ -53,7 +53,7 @@ async def doubter(ctx: Context, plan: dict[str, Any]) -> list[Any]:
         try:
             got.append(await ctx.event(plan["name"], key="a", timeout=plan["timeout"]))
         except WaitTimedOut:
-            await ctx.sleep(0.3)
+            await ctx.sleep(0.02)
     return got
 
 

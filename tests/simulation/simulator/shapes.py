@@ -133,7 +133,7 @@ LISTENERS: tuple[Shape, ...] = (
     Shape(li.crowd, _crowd, _shared, "bursts"),
     Shape(
         li.doubter,
-        lambda rng: _listens(rng, timeout=rng.choice((0.02, 0.3, 2.0))),
+        lambda rng: _listens(rng, timeout=rng.choice((0.005, 0.02, 0.3))),
         lambda p: Wanted(fits=lambda got: _rising(got) and len(got) == p["n"]),
         "bursts",
     ),

@@ -20,7 +20,7 @@ from stepwell.domain.commit import NEVER
 from stepwell.domain.events import Problem
 from stepwell.domain.status import Status
 from stepwell.engine.worker import worker
-from stepwell.errors import Conflict, InvalidInput, InvalidRequest, NotAssigned, RunError
+from stepwell.errors import Conflict, InvalidInput, InvalidRequest, MessageConflict, NotAssigned, RunError
 from stepwell.settings import Settings
 from stepwell.store.open import open_store
 from stepwell.system import SystemIds
@@ -178,6 +178,8 @@ class _Play:
                     )
                     if not sent:
                         self._log.append("DUPLICATE_EVENT")
+            except MessageConflict:  # the id counts once, also with other data
+                self._log.append("DUPLICATE_EVENT")
             except (Conflict, InvalidInput, NotAssigned):
                 self._log.append("RESPONSE_REJECTED")
 

@@ -51,7 +51,8 @@ export function ApprovalsPage() {
   const wanted = search.open ?? "";
   const chosen = open.find((each) => approvalId(each) === wanted);
   const gone = chosen ? undefined : decided.find((each) => `${decidedId(each)} `.startsWith(`${wanted} `));
-  const closing = wanted !== "" && !gone && (list.isFetching || past.isFetching);
+  // A refetch must not take the form away from an approval that is still open.
+  const closing = wanted !== "" && !chosen && !gone && (list.isFetching || past.isFetching);
   const closed = gone ?? (done ? decided[0] : undefined);
   const shown = closed || closing ? undefined : (chosen ?? open[0]);
   const go = useCallback(
