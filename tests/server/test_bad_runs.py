@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -353,6 +354,15 @@ async def test_a_body_for_a_slow_parser_holds_up_nobody_else(memory_engines: Eng
     assert served_meanwhile > 3
 
 
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """Keep the objects of earlier tests out of collections, which would stop every request at once."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def heavy_graphs() -> dict[str, dict[str, Any]]:
     """Graphs that take as long to check as any body of that size."""
     sums = {f"v{n}": "{{ctx.input.a + 1}} and {{ctx.input.b}}" for n in range(190)}
@@ -375,6 +385,7 @@ def heavy_graphs() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.req("X9")
+@pytest.mark.usefixtures("small_heap")
 async def test_a_graph_that_takes_long_to_check_holds_up_nobody_else(memory_engines: Engines) -> None:
     """PT-25: checks run beside the requests of others, whatever they are made for."""
     engine = memory_engines.client()
@@ -400,8 +411,12 @@ async def test_a_graph_that_takes_long_to_check_holds_up_nobody_else(memory_engi
             longest[path], _ = await _waits_beside(client, attacker, "GET", f"/api/v1/runs/{run}/{path}")
 
     slow = {name: figures for name, figures in longest.items() if figures[0] > 1.0}
-    assert all(wait < seconds / 2 and count > 2 for seconds, wait, count in slow.values()), longest
-    assert all(seconds < 20 for seconds, _, _ in longest.values()), longest
+    assert not {
+        name: (seconds, wait, count)
+        for name, (seconds, wait, count) in slow.items()
+        if wait >= seconds / 2 or count <= 2
+    }
+    assert not {name: seconds for name, (seconds, _, _) in longest.items() if seconds >= 20}
 
 
 async def _waits_beside(

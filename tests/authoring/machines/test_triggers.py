@@ -421,7 +421,7 @@ async def test_of_several_triggers_that_were_kept_the_first_one_counts(replayed_
 async def test_signals_that_wait_over_checkpoints_are_known_after_a_restart(
     replayed_engines: Engines,
 ) -> None:
-    """Each is taken once, even if a claim reads the log from a later checkpoint. A repetition has no effect."""
+    """Each is taken once, even if a claim reads the log from a later checkpoint. Repetitions do nothing."""
 
     class Slow(Machine[dict[str, Any]]):
         @transition("start", "a")
