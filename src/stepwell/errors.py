@@ -110,7 +110,7 @@ class StepwellError(Exception):
         if hint:
             self.hint = hint
         self.context = context
-        Exception.__init__(self, self.message)  # not super(): a RetryAfter beside us takes seconds
+        Exception.__init__(self, self.message)  # not super(): the __init__ of RetryAfter takes seconds
 
     def __str__(self) -> str:
         lines = [f"{self.message} [{self.code}]"]
@@ -194,7 +194,7 @@ class KeyNotFound(InvalidRequest):
 
 
 class SecretsKeyMissing(InvalidRequest):
-    """Secrets are sealed with a key outside the database, and this process was not given one."""
+    """Secrets are sealed with a key outside the database, and this process does not have it."""
 
     code = "SECRETS_KEY_MISSING"
     hint = (
@@ -211,7 +211,7 @@ class SecretUnreadable(InvalidRequest):
 
 
 class SecretCorrupt(SecretUnreadable):
-    """What is stored of a secret does not open with its key: it was changed, or the key has another value."""
+    """A stored secret does not open with its key: it was changed, or the key has another value."""
 
     code = "SECRET_CORRUPT"
     hint = "give this process the key that sealed it, or set the secret again"
@@ -225,7 +225,7 @@ class InvalidSignature(InvalidRequest):
 
 
 class InvalidTimestamp(InvalidSignature):
-    """The time at which the request was signed is missing, or too far from now."""
+    """The time at which the request was signed is missing, or too far from the current time."""
 
     code = "TIMESTAMP"
     hint = "send the current time in seconds; it may differ from the server's by the tolerance"
@@ -274,35 +274,35 @@ class SearchRefused(InvalidRequest):
 
 
 class BadCron(InvalidInput):
-    """The cron fields of a schedule are wrong, or never due."""
+    """The cron fields of a schedule are wrong, or the schedule would never be due."""
 
     code = "CRON"
     hint = "write minute, hour, day of the month, month, day of the week: 0 2 * * 1-5"
 
 
 class BadTimeZone(InvalidInput):
-    """There is no time zone of that name."""
+    """There is no time zone with that name."""
 
     code = "TIMEZONE"
     hint = "use a name from the IANA database, such as Europe/Berlin"
 
 
 class TriggerNotFound(InvalidRequest):
-    """There is no schedule or trigger of that name in this workspace."""
+    """There is no schedule or trigger with that name in this workspace."""
 
     code = "TRIGGER_NOT_FOUND"
     hint = "see the names: `stepwell schedules list`"
 
 
 class RecursionLimit(InvalidRequest):
-    """Runs lead to one another again and again, by events or by calls over HTTP."""
+    """Runs start one another again and again, by events or by calls over HTTP."""
 
     code = "RECURSION_LIMIT"
     hint = "a workflow starts itself: stop emitting the event, or calling the server, that starts it"
 
 
 class CollectionNotFound(InvalidRequest):
-    """There is no collection of that name in this workspace."""
+    """There is no collection with that name in this workspace."""
 
     code = "COLLECTION_NOT_FOUND"
     hint = "see the names: `stepwell records list`; define it: `stepwell records define`"
@@ -356,7 +356,7 @@ class Forbidden(InvalidRequest):
 
 
 class RequestRefused(InvalidRequest):
-    """The server refused the request for a reason that only servers have; `refusal` is its code."""
+    """The server refused the request for a reason of its own; `refusal` is its code."""
 
     code = "REQUEST_REFUSED"
 
@@ -403,28 +403,28 @@ class MessageConflict(Conflict):
 
 
 class TriggerExists(Conflict):
-    """A schedule or trigger of that name exists."""
+    """A schedule or trigger with that name exists."""
 
     code = "TRIGGER_EXISTS"
     hint = "choose another name, or update the one that exists"
 
 
 class RecordExists(Conflict):
-    """The collection has a record of that id or key."""
+    """The collection has a record with that id or key."""
 
     code = "RECORD_EXISTS"
     hint = "update the record that exists, or choose another id or key"
 
 
 class RecordChanged(Conflict):
-    """The record has another version than expected: somebody changed it."""
+    """The record does not have the expected version: somebody changed it."""
 
     code = "RECORD_CHANGED"
     hint = "read the record again, decide again, and update it with its version"
 
 
 class RecordLimit(Conflict):
-    """The workspace or collection has as many collections or records as it may have."""
+    """The workspace or collection has reached its limit of collections or records."""
 
     code = "RECORD_LIMIT"
     hint = "delete what is no longer needed"
@@ -483,7 +483,7 @@ class NotForkable(Conflict):
 
 
 class NotHoldable(Conflict):
-    """A run that was cancelled and cleans up cannot be held."""
+    """A run that was cancelled and is cleaning up cannot be held."""
 
     code = "NOT_HOLDABLE"
     hint = "wait for its end; if its cleanup hangs, end it by force: run.cancel(force=True)"
@@ -497,7 +497,7 @@ class NotSleeping(Conflict):
 
 
 class NotSettable(Conflict):
-    """Only a graph run that waits, or is held, takes another value of one of its variables."""
+    """Variables can only be set in a graph run that waits or is held."""
 
     code = "NOT_SETTABLE"
     hint = "wait until it is suspended, or hold it first: run.hold()"
@@ -700,7 +700,7 @@ class WorkerBroken(StepwellError):
 
 
 class ServerFault(StepwellError):
-    """The server could not answer, or what answered is not a Stepwell server."""
+    """The server could not answer, or the answer is not from a Stepwell server."""
 
     code = "SERVER_FAULT"
     hint = "try again; report the request id if it happens again"

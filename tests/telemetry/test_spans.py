@@ -17,7 +17,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-from stepwell import Context, Engine, Machine, Retry, spans, step, transition, workflow
+from stepwell import Context, Engine, Machine, Retry, step, transition, workflow
+from stepwell.telemetry import spans
 from tests.engines import Engines, until
 from tests.server.worker_processes import at_work, workers
 

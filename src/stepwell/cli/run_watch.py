@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from stepwell.client import RunEvent, RunHandle
 
 _SETTLED = 0.2  # seconds without an event: what was read is the present
-_LATE = 2.0  # seconds after which a run that has not begun is explained
-_ROWS_KEPT = 8  # lines of the terminal that the tree leaves free
+_LATE = 2.0  # seconds until the watcher explains why a run has not begun
+_ROWS_KEPT = 8  # lines of the terminal that stay free
 _NAME = 36
 _CODES = {"completed": 0, "cancelled": failure.CANCELLED}
 Update = Callable[[StepLine | None, float], None]  # the line that an event changed, and when
 
 
 class RunWatch:
-    """Follows one run to its end, and tells how it ended."""
+    """Follows one run to its end, and reports how it ended."""
 
     def __init__(self, session: CliSession, handle: RunHandle[Any], title: str) -> None:
         self._session, self._handle = session, handle
@@ -120,7 +120,7 @@ class RunWatch:
 
         console = Console(stderr=True, no_color=None if self._session.out.color_allowed else True)
         with Live(get_renderable=self._picture, console=console, refresh_per_second=8):
-            yield lambda line, at: None  # it is drawn eight times a second anyway
+            yield lambda line, at: None  # the tree is drawn eight times a second anyway
 
     def _picture(self) -> Any:
         from rich.table import Table
@@ -193,7 +193,7 @@ class RunWatch:
             out.say(f"  fix the cause, then: {self._session.command(f'runs retry {run}')}")
 
     def say_detached(self, how: str) -> int:
-        """Say that the run goes on without the watcher; return the exit code."""
+        """Say that the run continues without the watcher; return the exit code."""
         run = self._handle.id
         self._session.out.say(
             f"\ndetached; {how}\n  follow: {self._session.command(f'watch {run}')}\n"

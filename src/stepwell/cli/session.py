@@ -1,4 +1,4 @@
-"""CliSession: what one call of the program works with: the database or server, and which run is meant."""
+"""CliSession: what one command works with: the database or server, and the run that the caller means."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from stepwell.store.payloads import PayloadCodec
 
 DEFAULT = "stepwell.db"
-FOLDER = ".stepwell"  # of `stepwell dev` and `stepwell run`
+FOLDER = ".stepwell"  # the database of `stepwell dev` and `stepwell run`
 _ID_LENGTH, _HEX = 32, frozenset("0123456789abcdef")
 _PREFIX_MIN = 4
-_RETRY_SECONDS = 5.0  # how long a server may be away; a person waits
+_RETRY_SECONDS = 5.0  # seconds that a server may be away: a person is waiting
 _NEWEST = {"@last": (), "@failed": ("failed", "timed_out"), "@waiting": ("suspended",)}
 
 
@@ -114,11 +114,11 @@ class CliSession:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a database, as far as one can say without connecting."""
+        """Whether there is a database, as far as can be seen without connecting."""
         return "://" in self.database or Path(self.database).exists()
 
     def must_exist(self) -> None:
-        """Refuse a missing file: opening it would create an empty database."""
+        """Refuse a missing file, because opening it would create an empty database."""
         if not self.exists:
             hint = "name the file that the workers use: --database FILE"
             if not self.named:
@@ -127,7 +127,7 @@ class CliSession:
 
     @property
     def words(self) -> list[str]:
-        """The shared options as words, for a child process."""
+        """The shared options as arguments for a child process."""
         words = [
             word
             for name, value in (("--database", self._database), ("--codec", self._codec))
@@ -137,7 +137,7 @@ class CliSession:
         return [*words, "--json"] if self.out.as_json else words
 
     def need_database(self, command: str) -> None:
-        """Refuse a command that a server does not offer."""
+        """Refuse a command that servers do not offer."""
         if self.remote:
             raise InvalidRequest(
                 f"`stepwell {command}` reads the database itself",
@@ -152,12 +152,12 @@ class CliSession:
 
     @property
     def user(self) -> str:
-        """The name of the user of the operating system; '' if it has none, or if an API key names them."""
+        """The name of the operating system's user; '' if there is none, or if an API key names the caller."""
         if self.remote and self.api_key.startswith("sw_key_"):
             return ""
         try:
             return getpass.getuser()
-        except (OSError, KeyError):  # such as a container with an unknown user id
+        except (OSError, KeyError):  # as in a container with an unknown user id
             return ""
 
     @asynccontextmanager
@@ -194,7 +194,7 @@ class CliSession:
             raise
 
     async def fetched(self, client: Client, path: str, name: str) -> list[dict[str, Any]]:
-        """Return a list that a server answers with."""
+        """Return a list from a route of the server."""
         import msgspec
 
         data = await client.connection.get(path)  # type: ignore[attr-defined]
@@ -202,7 +202,7 @@ class CliSession:
         return rows
 
     async def now(self, client: Client) -> float:
-        """Return the time of the database; of this machine if only a server is known."""
+        """Return the time of the database, or of this machine if only a server is known."""
         if self.remote:
             from stepwell.system import SystemClock
 
@@ -211,7 +211,7 @@ class CliSession:
 
     @asynccontextmanager
     async def engine(self) -> AsyncIterator[Any]:
-        """Connect with an engine without a worker: it knows graphs, which a client does not."""
+        """Connect with an engine without a worker. It knows graphs, which a client does not."""
         if self.remote:
             async with self._connected() as client:
                 yield client

@@ -1,4 +1,4 @@
-"""RunWebhooks: deliveries to addresses that runs gave away. Each address takes one delivery."""
+"""RunWebhooks: deliveries to the addresses that runs gave away. Each address takes one delivery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE = 1000
 
 
 class AddressUsed(TriggerNotFound):
-    """It was for one delivery to a run: that came, or the run no longer waits."""
+    """The address was for one delivery, which has arrived, or its run no longer waits."""
 
     hint = "ask the run for a new address: each one takes a single delivery"
 
@@ -34,10 +34,10 @@ class RunWebhooks:
         self._runs = runs
 
     async def deliver(self, token: str, request: WebhookRequest, open_secret: OpenSecret) -> WebhookAnswer:
-        """Check a request and give it to the run that waits for it, or will.
+        """Check a request and give it to the run that waits, or will wait, for it.
 
-        TriggerNotFound: no run has made this address. AddressUsed: it took its delivery, or the run no longer
-        waits. InvalidSignature: the request is not from its sender.
+        TriggerNotFound: no run has created this address. AddressUsed: it took its delivery, or the run no
+        longer waits. InvalidSignature or InvalidTimestamp: the request is not from its sender.
         """
         hook = read_token(token)
         first = [] if hook is None else await self._access.store.read_log(hook.run_id, limit=1)
@@ -61,7 +61,7 @@ class RunWebhooks:
                 raise AddressUsed("this address has had its delivery, or its run no longer waits for one")
             if await self._runs.emit(DELIVERY, request.parse(), key=token, id=f"hook/{token}", by=by):
                 return WebhookAnswer("", False, "accepted", 0.0)
-            # Another delivery came first: look again.
+            # Another delivery came first: check again.
 
     async def _came(self, token: str) -> PublishedEvent | None:
         store = self._access.store
@@ -69,7 +69,7 @@ class RunWebhooks:
         return events[0] if events else None
 
     async def _has_passed(self, run_id: RunId, token: str) -> bool:
-        """Whether the run has ended, or waited there and no longer does."""
+        """Return whether the run has ended, or no longer waits at this address."""
         state, at, path = RunState(), 0, ""
         while rows := await self._access.store.read_log(run_id, after=at, limit=_PAGE):
             for row in rows:
@@ -80,7 +80,7 @@ class RunWebhooks:
 
 
 def _opened(row: LogRow, run_id: RunId, token: str) -> str:
-    """The path of the wait that this event opened for the address."""
+    """Return the path of the wait for the address that this event opened."""
     if row.kind != KIND[WaitOpened]:
         return ""
     fact = read(row, run_id).fact

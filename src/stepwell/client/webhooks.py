@@ -35,7 +35,7 @@ from stepwell.domain.triggers.webhook import (
 )
 from stepwell.errors import InvalidInput, KeyConflict, excerpt
 
-BODY = "{{trigger.body}}"  # what a run gets unless it is said otherwise
+BODY = "{{trigger.body}}"  # the default input of a run
 _TOKEN_BYTES = 24  # 192 random bits in the address
 _START = ("tags", "queue", "priority", "timeout")
 _SETTINGS = ("scheme", "secret", "header", "id_header", "path", "reply", "event", "event_key")
@@ -43,7 +43,7 @@ _TOKEN_LENGTH = 32  # characters of the token in the address
 
 
 class WebhookOptions(TypedDict, total=False):
-    """How requests are checked, and what a run or an event gets of them."""
+    """How requests are checked, and what input or payload follows from them."""
 
     scheme: str
     secret: str
@@ -94,7 +94,7 @@ class WebhookInfo:
 
 
 class StartsRuns(Protocol):
-    """What a delivery asks of a client."""
+    """What a delivery needs of a client."""
 
     @property
     def start(self) -> Callable[..., Awaitable[Any]]: ...
@@ -121,20 +121,20 @@ class Webhooks(NamedTriggers[WebhookInfo]):
     async def create(
         self, name: str, workflow: Any = None, input: Any = BODY, **options: Unpack[WebhookOptions]
     ) -> WebhookInfo:
-        """Create a webhook; its `path` cannot be guessed. TriggerExists: the name is taken.
+        """Create a webhook. Nobody can guess its `path`. TriggerExists: the name is taken.
 
-        `scheme` is "standard" (Standard Webhooks), "hmac" (of the body, in `header`), "bearer" or "none", and
-        `secret` the name of a secret. A repeated delivery id counts once. `reply` is "accepted", or "result"
-        for the result of the run within `wait`. In `input`, "{{trigger.body.order}}" is a value of the
-        request. With `event` it publishes an event instead, under `event_key`. The address begins with
-        `path`, for people; a part that cannot be guessed follows.
+        `scheme` is "standard" (Standard Webhooks), "hmac" (of the body, in `header`), "bearer" or "none";
+        `secret` is the name of a secret. A repeated delivery id counts once. `reply` is "accepted", or
+        "result" to answer with the run's result within `wait`. In `input`, "{{trigger.body.order}}" stands
+        for a value of the request. With `event`, a request publishes an event under `event_key` instead of
+        starting a run. The address begins with `path`, for people; an unguessable part follows.
         """
         return await self._create(await self.built(name, workflow, input, {**options}))
 
     async def built(
         self, name: str, workflow: Any, input: Any, options: dict[str, Any], *, origin: str = ""
     ) -> Trigger:
-        """The webhook as it is to be stored, with a path of its own."""
+        """Return the webhook as it is to be stored, with a path of its own."""
         given = _checked(options)
         settings, start, definition = given.settings, given.start, None
         if (workflow is None) is not bool(settings.event):
@@ -169,8 +169,8 @@ class Webhooks(NamedTriggers[WebhookInfo]):
     async def deliver(self, token: str, request: WebhookRequest, open_secret: OpenSecret) -> WebhookAnswer:
         """Check a request and do what its webhook says, once for each delivery id.
 
-        TriggerNotFound: no webhook has this path. InvalidSignature: the request is not from its sender.
-        AddressUsed: the address was for one delivery to a run.
+        TriggerNotFound: no webhook has this path. InvalidSignature or InvalidTimestamp: the request is not
+        from its sender. AddressUsed: the address was for one delivery to a run.
         """
         if "." in token:
             return await RunWebhooks(self._access, self._runs).deliver(token, request, open_secret)
@@ -204,7 +204,7 @@ class Webhooks(NamedTriggers[WebhookInfo]):
         self, trigger: Trigger, start: TriggerStart, input: Any, key: str, settings: WebhookSettings
     ) -> WebhookAnswer:
         known = await self._runs.find(key) if key else None
-        if known is not None:  # its input may differ: it may have the time, or headers that change
+        if known is not None:  # the input may differ: it may contain the time, or headers that change
             return WebhookAnswer(known.id, True, settings.reply, settings.wait)
         definition = await self._definition(trigger.workflow, trigger.version)
         options: dict[str, Any] = {
@@ -222,7 +222,7 @@ class Webhooks(NamedTriggers[WebhookInfo]):
             given["graph"] = definition.body
         try:
             run = await self._runs.start(trigger.workflow, input, **given)
-        except KeyConflict as error:  # the same delivery came at the same time
+        except KeyConflict as error:  # the same delivery arrived at the same time
             return WebhookAnswer(str(error.context["run"]), True, settings.reply, settings.wait)
         return WebhookAnswer(run.id, False, settings.reply, settings.wait)
 
@@ -247,7 +247,7 @@ class _Checked(NamedTuple):
 
 
 def _checked(options: dict[str, Any]) -> _Checked:
-    """Check the options that need no database; InvalidInput names the wrong one."""
+    """Check the options that need no database. InvalidInput names the wrong one."""
     names = (*_SETTINGS, *_START, "tolerance", "wait", "version", "by")
     for name in options:
         if name not in names:
@@ -273,7 +273,7 @@ def _address(path: str, token: str) -> str:
 
 
 def same_address(current: Trigger, row: Trigger) -> str:
-    """The address of a webhook that was declared again: what cannot be guessed stays."""
+    """Keep the unguessable part of the address when a declared webhook is declared again."""
     return _address(settings_of(row).path, current.match[-_TOKEN_LENGTH:])
 
 
@@ -290,7 +290,7 @@ def start_of(trigger: Trigger) -> TriggerStart:
 
 
 def info_of(trigger: Trigger) -> WebhookInfo:
-    """The webhook as people see it."""
+    """Return the webhook as people see it."""
     settings, start = settings_of(trigger), start_of(trigger)
     pause = None if trigger.paused is None else msgspec.json.decode(trigger.paused, type=Pause)
     return WebhookInfo(

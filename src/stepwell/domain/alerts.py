@@ -1,9 +1,9 @@
-"""Alerts: what an operator wants to hear of, and what a check decides about it.
+"""Alerts: the problems that an operator wants reported, and what a check of one decides.
 
 A check asks the database a question that an index answers, and gets findings. Findings with one subject (a
-workflow or a queue) are one incident: it is reported once when it begins, again after each `repeat`, and
-once when it is over. The decision is pure; the id of each report follows from the incident, so that a
-repeated check reports nothing twice.
+workflow or a queue) are one incident: it is reported when it begins, again after each `repeat`, and when it
+is over. The decision is pure. The id of each report follows from the incident, so that a repeated check
+reports nothing twice.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ AlertKind = Literal["failed", "stuck", "overdue", "no_worker", "full_queue"]
 ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 Moment = Literal["opened", "repeated", "resolved"]
 
-FINDINGS_MAX = 100  # of one subject: more are not counted
-SUBJECTS_MAX = 50  # incidents of one alert at a time
+FINDINGS_MAX = 100  # for one subject; more are not counted
+SUBJECTS_MAX = 50  # open incidents of one alert
 RUNS_SHOWN = 10
 LOOKED_AT_MAX = 5000
 EVERY_MIN = 1.0
@@ -33,26 +33,26 @@ _AFTER = {"failed": 900.0, "stuck": 600.0, "overdue": 3600.0, "no_worker": 60.0,
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an alert looks for, and whom it reports to. Times are in seconds."""
+    """What an alert looks for, and whom it notifies. Times are in seconds."""
 
     what: AlertKind
-    workflow: str = ""  # '': all of them; of failed, stuck and overdue runs
-    queue: str = ""  # of no_worker and full_queue
-    after: float = 0.0  # how long it must last; of failed: how far back it counts
-    at_least: int = 1  # how many runs
+    workflow: str = ""  # for failed, stuck and overdue runs; '': all workflows
+    queue: str = ""  # for no_worker and full_queue
+    after: float = 0.0  # how long the problem must last; for failed, how far back it counts
+    at_least: int = 1  # how many runs it takes
     channel: str = ""  # '': metrics only
-    to: tuple[str, ...] = ()  # recipients; (): those of the channel
+    to: tuple[str, ...] = ()  # recipients; empty: those of the channel
     repeat: float = 4 * 3600.0
     every: float = 15.0  # between two checks
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that an alert found, from its beginning to its end."""
+    """A problem that an alert found, from its beginning to its end."""
 
     subject: str  # the workflow or queue
     id: str
     since: float  # when it was first found
-    opened: bool = False  # it was reported
+    opened: bool = False  # its beginning was reported
     reported_at: float = 0.0
     reports: int = 0
     count: int = 0
@@ -60,12 +60,12 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert as a store keeps it. `turn` counts its checks: only the last one may write."""
+    """An alert as a store keeps it. `turn` counts its checks: only the latest check may write."""
 
     id: str
     name: str
     workspace: str = DEFAULT_WORKSPACE
-    settings: bytes = b"{}"  # AlertSettings
+    settings: bytes = b"{}"  # JSON of AlertSettings
     paused: bool = False
     check_at: float = 0.0
     turn: int = 0
@@ -75,7 +75,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenAlerts(NamedTuple):
-    """Alerts that the caller has to check now. The next is due in `next_in` seconds; None: there is none."""
+    """Alerts that the caller must check now. The next one is due in `next_in` seconds (None: none is)."""
 
     rows: Sequence[Alert]
     next_in: float | None
@@ -83,19 +83,19 @@ class TakenAlerts(NamedTuple):
 
 
 class AlertQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about runs or queues; `at` is the moment that separates what counts from what does not."""
+    """A question about runs or queues. `at` is the moment that separates what counts from what does not."""
 
     what: AlertKind
     workspace: str
     workflow: str = ""
     queue: str = ""
     at: float = 0.0
-    limit: int = FINDINGS_MAX  # of each subject
-    few: int = LOOKED_AT_MAX  # live runs that are looked at one by one; of stuck runs
+    limit: int = FINDINGS_MAX  # findings of each subject
+    few: int = LOOKED_AT_MAX  # for stuck runs: how many live runs may be examined one by one
 
 
 class LiveGroup(NamedTuple):
-    """How many runs of a kind have not ended."""
+    """How many runs of one kind have not ended."""
 
     workflow: str
     version: str
@@ -112,14 +112,14 @@ class AlertFinding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What has to be said about an incident."""
+    """What to report about an incident."""
 
     incident: Incident
     moment: Moment
 
     @property
     def key(self) -> str:
-        """The same for every attempt to say it."""
+        """A key that is the same for every attempt to send the report."""
         return f"{self.incident.id}/{self.moment}/{self.incident.reports}"
 
 
@@ -129,10 +129,10 @@ class AlertCheck(NamedTuple):
 
 
 def few_and_many(groups: Iterable[LiveGroup], few: int) -> tuple[list[LiveGroup], list[str]]:
-    """Part workflows by their live runs: the groups of those with the fewest, and the names of the others.
+    """Divide workflows by their live runs: groups of those with few runs, and names of the others.
 
-    The former have at most `few` runs together, and each of these can be looked at. Late work of the others
-    is found by its time, behind all that is older.
+    The former have at most `few` runs together, so that each can be examined. For the others, late work is
+    found by its time, after all that is older.
     """
     by_workflow: dict[str, list[LiveGroup]] = defaultdict(list)
     for group in groups:
@@ -150,7 +150,7 @@ def few_and_many(groups: Iterable[LiveGroup], few: int) -> tuple[list[LiveGroup]
 
 
 def oldest(findings: Iterable[Sequence[AlertFinding]], limit: int) -> list[AlertFinding]:
-    """The oldest of each subject, at most `limit`, a run once."""
+    """Return the oldest findings of each subject, at most `limit`, each run once."""
     kept: list[AlertFinding] = []
     for same in findings:
         runs: dict[str, AlertFinding] = {}
@@ -173,7 +173,7 @@ def default_after(what: str) -> float:
 
 
 def checked_alert(settings: AlertSettings) -> AlertSettings:
-    """Return the settings; InvalidInput names a field that is wrong."""
+    """Return the settings. InvalidInput names the wrong field."""
     if settings.what not in ALERT_KINDS:
         raise InvalidInput(
             f"what is {excerpt(settings.what)}",
@@ -224,7 +224,7 @@ def query_of(alert: Alert, now: float) -> AlertQuery:
 
 
 def check(alert: Alert, findings: Sequence[AlertFinding], now: float) -> AlertCheck:
-    """Decide which incidents there are now, and what to report."""
+    """Decide which incidents there are now, and which to report."""
     settings = settings_of(alert)
     by_subject: dict[str, list[AlertFinding]] = defaultdict(list)
     for finding in findings:
@@ -241,7 +241,7 @@ def check(alert: Alert, findings: Sequence[AlertFinding], now: float) -> AlertCh
             continue
         if known is None and len(incidents) >= SUBJECTS_MAX:
             continue
-        # The turn makes the id new for each incident, and the same if this check is repeated.
+        # The turn makes the id unique to this incident, and the same if this check is repeated.
         fresh = Incident(subject=subject, id=f"{alert.id}/{alert.turn}/{len(incidents)}", since=now)
         shown = tuple(finding.run_id for finding in present[:RUNS_SHOWN] if finding.run_id)
         incident = replace(known or fresh, count=count, runs=shown)
@@ -256,7 +256,7 @@ def check(alert: Alert, findings: Sequence[AlertFinding], now: float) -> AlertCh
 
 
 def _lasts(settings: AlertSettings, incident: Incident, now: float) -> bool:
-    """Whether it has lasted long enough. What is found about runs is that old already."""
+    """Return whether the problem has lasted long enough. Findings about runs are that old already."""
     if settings.what not in ("no_worker", "full_queue"):
         return True
     return now - incident.since >= settings.after

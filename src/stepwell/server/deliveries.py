@@ -1,4 +1,4 @@
-"""Deliveries: requests of other services to webhooks. No key opens them; each webhook checks its own."""
+"""Deliveries: requests of other services to webhooks. They need no key; each webhook checks its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Token = Annotated[str, Path(max_length=300, description="the part of its path th
 
 
 class DeliveryAnswer(BaseModel):
-    """What a delivery did."""
+    """The effect of a delivery."""
 
     run: str = Field(description="the run that a delivery with this id started; empty: none")
     duplicate: bool = Field(description="a delivery with this id came before")
@@ -67,7 +67,7 @@ async def receive_delivery(request: Request, workspace: Workspace, token: Token)
 
 
 async def _result(engine: Engine, shown: DeliveryAnswer, seconds: float) -> Response:
-    """Answer with the result of the run, or with 202 when it takes longer than the sender waits."""
+    """Answer with the run's result, or with 202 if it takes longer than the sender waits."""
     run = engine.handle(shown.run)
     try:
         result = await run.result(seconds)
@@ -79,7 +79,7 @@ async def _result(engine: Engine, shown: DeliveryAnswer, seconds: float) -> Resp
 
 
 def _value(request: Request, data: bytes) -> Any:
-    """Return the body as a value: JSON, the fields of a form, or text. There are no uploads."""
+    """Return the body as a value: JSON, the fields of a form, or text. Uploads are not supported."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not data:
         return None

@@ -1,4 +1,4 @@
-"""Streams: how many are open, who may go on reading, and whether the server is about to stop."""
+"""Streams: how many are open, which of them must end, and whether the server is about to stop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from stepwell.store.wakeups import Watch
 
 STREAMS_MAX = 1000
 FEW = 20  # streams that a workspace can open although others have nearly all
-RECHECK = 15.0  # seconds between two looks whether a reader's key is still good
-_GOODBYE = 2.0  # seconds for rooms to say where to resume
+RECHECK = 15.0  # seconds between checks that a reader's key is still valid
+_GOODBYE = 2.0  # seconds that rooms get to say where to resume
 
 
 class Streams:
@@ -31,7 +31,7 @@ class Streams:
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     def watching(self, watch: Watch) -> Watch:
-        """Note what streams wait for: a drain wakes them."""
+        """Note what streams wait for, so that a drain wakes them."""
         self._watches.add(watch)
         return watch
 
@@ -40,7 +40,7 @@ class Streams:
         return self.drained.is_set()
 
     def begin(self) -> None:
-        """Serve again, on whichever loop runs now."""
+        """Start serving again, on the current event loop."""
         self.drained = asyncio.Event()
 
     def check_room(self, workspace: str) -> None:
@@ -75,7 +75,7 @@ class Streams:
             watch.notify()
 
     async def sockets_ended(self) -> None:
-        """Wait until the sockets have said goodbye; a listener would cut them off."""
+        """Wait until the sockets have ended. A listener would cut them off."""
         left = _GOODBYE
         while self.sockets and left > 0:
             await asyncio.sleep(0.02)
@@ -83,12 +83,12 @@ class Streams:
 
 
 async def expelled(access: Access, connection: HTTPConnection) -> None:
-    """Return when the credentials of an open stream no longer open it."""
+    """Return when the credentials of an open stream stop being valid."""
     while True:
         await asyncio.sleep(RECHECK)
         try:
             await access.authenticate(connection)
         except Refusal:
             return
-        except StepwellError:  # the database is away; the stream notices by itself
+        except StepwellError:  # the database is away, which the stream notices by itself
             continue

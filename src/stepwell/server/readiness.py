@@ -1,4 +1,4 @@
-"""Readiness: whether this process can serve, found out by asking the database."""
+"""Readiness: whether this process can serve, checked by asking the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AGAIN = "it is ready again by itself as soon as the database answers"
 
 
 class NotReady(Exception):
-    """Why it cannot, as a code and a sentence, and what helps."""
+    """The process cannot serve; it has a code and a sentence."""
 
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """Rooms: live events over a WebSocket. A client joins runs and gets what happens in them.
 
-An adapter over the feed that server-sent events read. Of a slow reader at most two messages are
-held; one that takes nothing for 30 s is cut off, and joins again after the last seq it has.
+An adapter over the feed that server-sent events read. At most two messages are held for a slow reader. A
+reader that takes nothing for 30 s is cut off; it joins again after the last seq that it has.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from stepwell.server.feed import News, run_feed
 from stepwell.server.live import Streams, expelled
 from stepwell.server.refusal import Refusal, status_of
 
-ROOMS_MAX = 50  # of one socket
+ROOMS_MAX = 50  # runs per socket
 MESSAGE_MAX = 4096  # bytes that a client may send at once
-_STALLED = 30.0  # a reader that takes nothing for this long is cut off
-_CONTEXT_EVENTS = 1000  # of a longer run the context is a link: folding it takes time
+_STALLED = 30.0  # seconds after which a reader that takes nothing is cut off
+_CONTEXT_EVENTS = 1000  # events; for a longer run the context is a link, because folding it takes time
 _GOING_AWAY, _POLICY, _TOO_BIG, _RESTART = 1001, 1008, 1009, 1012
 
-# What the types of events mean for a node: a step of a function, a transition, a node of a graph.
+# The status of a node (a step, a transition, a node of a graph) after events of each type.
 NODE_STATUS: dict[str, str] = {
     EventType.NODE_QUEUED: "queued",
     EventType.NODE_STARTED: "running",
@@ -44,7 +44,7 @@ NODE_STATUS: dict[str, str] = {
 
 
 class RoomRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client sends: join a run, from now on or after a seq; or leave it."""
+    """A message of a client: join a run, from now on or after a seq; or leave it."""
 
     action: str
     run: str
@@ -52,17 +52,17 @@ class RoomRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rooms:
-    """One socket and the runs that it has joined."""
+    """One socket, and the runs that it has joined."""
 
     def __init__(self, socket: WebSocket, caller: Caller, streams: Streams) -> None:
         self._socket, self._caller, self._streams = socket, caller, streams
         self._root = str(socket.scope.get("root_path", ""))
-        self._outbox: asyncio.Queue[list[bytes]] = asyncio.Queue(1)  # []: the server stops
+        self._outbox: asyncio.Queue[list[bytes]] = asyncio.Queue(1)  # an empty list: the server stops
         self._joined: dict[str, asyncio.Task[None]] = {}
         self._seqs: dict[str, int] = {}
 
     async def serve(self) -> None:
-        """Serve the socket until it, the caller's key or the server ends."""
+        """Serve the socket until the client leaves, its key becomes invalid, or the server stops."""
         with self._streams.counted(self._caller.principal.workspace, socket=True):
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(group))
@@ -82,16 +82,16 @@ class Rooms:
         try:
             async with asyncio.timeout(1):
                 await self._socket.close(code)
-        except (RuntimeError, OSError, TimeoutError, WebSocketDisconnect):  # it is gone
+        except (RuntimeError, OSError, TimeoutError, WebSocketDisconnect):  # the client is gone
             pass
 
-    # What the client asks for
+    # Requests of the client
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         while True:
             try:
                 text = await self._socket.receive_text()
-            except (WebSocketDisconnect, KeyError, RuntimeError):  # KeyError: bytes, which nobody asked for
+            except (WebSocketDisconnect, KeyError, RuntimeError):  # KeyError: a binary message
                 return
             try:
                 await self._handle(group, _request(text))
@@ -119,7 +119,7 @@ class Rooms:
         rows = await self._caller.engine.store.read_log_end(RunId(run_id))
         return rows[-1].seq if rows else 0
 
-    # What it gets
+    # Messages to the client
 
     async def _follow(self, run_id: str, after: int) -> None:
         status: Status | None = None
@@ -133,7 +133,7 @@ class Rooms:
                     if news.ended:
                         await self._say({"type": "end", "run": run_id, "seq": self._seqs[run_id]})
                         self._forget(run_id)
-        except StepwellError as error:  # the client joins again, and learns the reason if it lasts
+        except StepwellError as error:  # the client joins again, and gets the error if it lasts
             seq = self._seqs[run_id]
             self._forget(run_id)
             await self._say({**_problem(error), "run": run_id, "seq": seq})
@@ -181,7 +181,7 @@ class Rooms:
         )
 
     async def _say(self, *messages: dict[str, Any]) -> None:
-        """Send these messages, all or none of them."""
+        """Send all of these messages, or none."""
         await self._outbox.put([msgspec.json.encode(message) for message in messages])
 
     async def _stop_with_server(self) -> None:
@@ -201,7 +201,7 @@ class Rooms:
             async with asyncio.timeout(_STALLED):
                 await self._socket.send_text(message.decode())
             return True
-        except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):  # it takes nothing, or is gone
+        except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):  # stalled, or gone
             return False
 
 

@@ -1,7 +1,7 @@
-"""`stepwell serve` and `stepwell dev`: the HTTP API of a database, with or without a worker.
+"""`stepwell serve` and `stepwell dev`: the HTTP API of a database, without or with a worker.
 
-`dev` watches its file. A parent keeps the socket and the launch token, and starts a new child when the file
-changes: connections wait in the socket meanwhile, and the address stays the same.
+`dev` watches its file. A parent process keeps the socket and the launch token, and starts a new child when
+the file changes: connections wait in the socket meanwhile, and the address stays the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepwell.store.base import Store
 
 TOKEN = "STEPWELL_LAUNCH_TOKEN"
-_LOOK = 0.3  # seconds between two looks at the files
+_LOOK = 0.3  # seconds between checks of the files
 FILES = (".py", ".json", ".yaml", ".yml")
 
 commands = Commands()
@@ -76,7 +76,7 @@ def serve(
     metrics: Metrics = "",
     log_as: LogAs = "text",
 ) -> None:
-    """Serve the HTTP API of a database. It needs no workflow code: workers are other processes."""
+    """Serve the HTTP API of a database. Workers are other processes: no workflow code is needed here."""
     import asyncio
 
     from stepwell.app import Engine
@@ -113,9 +113,9 @@ def dev(
     log_as: LogAs = "text",
     fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
 ) -> None:
-    """Serve the HTTP API and run the workflows of a file; begin again when it changes.
+    """Serve the HTTP API and run the workflows of a file; restart when the file changes.
 
-    Without --database it works on SQLite in .stepwell, which version control ignores.
+    Without --database it uses SQLite in .stepwell, which version control ignores.
     """
     from stepwell.errors import InvalidDefinition
     from stepwell.server.listener import bind
@@ -136,7 +136,7 @@ def dev(
 
 
 async def _without_codec(session: CliSession) -> str | Store:
-    """Return the database; an encrypted one as a store that shows everything but payloads."""
+    """Return the database. An encrypted one is opened so that it shows everything but payloads."""
     from stepwell.store.open import open_store
     from stepwell.store.sealed import needs_codec, sealed
 
@@ -197,7 +197,7 @@ def _app(
 
 
 def _access(listener: socket.socket, host: str, host_name: Sequence[str], *, no_auth: bool) -> dict[str, Any]:
-    """Return who may call, and from where; SettingsInvalid for what would let anybody in."""
+    """Return who may call, and from where. SettingsInvalid for settings that would let anybody in."""
     from stepwell.errors import SettingsInvalid
     from stepwell.server.access import LOOPBACK, Access
 
@@ -227,7 +227,7 @@ def _announce(session: CliSession, app: ServerApp, listener: socket.socket, what
 
 
 class _Parent:
-    """Keeps one child alive, and replaces it when a file of its folder changes."""
+    """Keeps one child alive, and replaces it when a file in its folder changes."""
 
     def __init__(
         self, session: CliSession, source: str, options: Sequence[str], listener: socket.socket
@@ -272,14 +272,14 @@ class _Parent:
             command,
             pass_fds=[fd],
             env={**os.environ, TOKEN: self._token},
-            start_new_session=True,  # Ctrl-C reaches the parent only, which stops the child once
+            start_new_session=True,  # Ctrl-C reaches only the parent, which stops the child once
         )
 
 
 def _files(source: str) -> Iterator[tuple[str, int]]:
-    """Return the Python and graph files beside the source, with the time of their last change.
+    """Return the Python and graph files beside the source, with their modification times.
 
-    Other data, such as an answer that was written there, changes no workflow.
+    Other files, such as answers that were written there, do not change a workflow.
     """
     path = Path(source if source.endswith(FILES) else source.replace(".", "/"))
     folder = path if path.is_dir() else path.parent
@@ -289,7 +289,7 @@ def _files(source: str) -> Iterator[tuple[str, int]]:
                 changed = file.stat().st_mtime_ns
                 if file.suffix == ".py" or _may_be_graph(file, changed):
                     yield str(file), changed
-            except FileNotFoundError:  # an editor replaces it at this moment
+            except FileNotFoundError:  # an editor is just replacing it
                 continue
 
 

@@ -1,8 +1,8 @@
-"""Webhook: how a request from outside proves that it may start a run, and what makes it count once.
+"""Webhook: how a request from outside proves its sender, and how repeated requests count once.
 
-Three schemes: Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`), a plain HMAC of the
-body in a header of the sender's choice, and a bearer token or password. Signatures cover the raw bytes of
-the body.
+Three schemes: Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`), a plain HMAC of
+the body in a header of the sender's choice, and a bearer token or password. Signatures cover the raw bytes
+of the body.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import InvalidInput, InvalidSignature, InvalidTimestamp, excerpt
 
 WEBHOOK = "webhook"
-WEBHOOK_KNOWN = ("body", "headers", "query", "id", "name", "at")  # what an input may name
+WEBHOOK_KNOWN = ("body", "headers", "query", "id", "name", "at")  # the names that an input may refer to
 Scheme = Literal["standard", "hmac", "bearer", "basic", "none"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 Reply = Literal["accepted", "result"]
 REPLIES: tuple[Reply, ...] = get_args(Reply)
 
-TOLERANCE = 300.0  # seconds between the clock of the sender and ours, both ways
-SIGNATURES_MAX = 10  # of one request, for senders that rotate their secret
+TOLERANCE = 300.0  # seconds that the sender's clock may differ from ours
+SIGNATURES_MAX = 10  # signatures of one request, for senders that rotate their secret
 ID_MAX = 200  # characters of a delivery id
-WAIT_MAX = 60.0  # seconds that a sender waits for a result
+WAIT_MAX = 60.0  # seconds for which a request may wait for a result
 
 _PREFIX = "whsec_"
 _PATH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
@@ -43,31 +43,31 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """How a webhook checks its requests, and what it answers."""
 
     scheme: Scheme = "standard"
-    secret: str = ""  # name of the secret that the sender signs with, or sends
-    header: str = ""  # hmac: where the signature is
-    id_header: str = ""  # where the delivery id is, unless the scheme says so
-    path: str = ""  # how its address begins, for people; a part that cannot be guessed follows
+    secret: str = ""  # name of the secret with which the sender signs, or which it sends
+    header: str = ""  # for hmac: the header of the signature
+    id_header: str = ""  # the header of the delivery id, unless the scheme defines it
+    path: str = ""  # how the address begins, for people; an unguessable part follows
     tolerance: float = TOLERANCE
     reply: Reply = "accepted"
-    wait: float = 30.0  # how long a sender waits for a result
+    wait: float = 30.0  # seconds for which the answer waits for the run's result
     event: str = ""  # publish an event of this name instead of starting a run
-    event_key: str = ""  # its key; may have {{trigger.body.order}}
+    event_key: str = ""  # the event's key; may contain {{trigger.body.order}}
 
 
-OpenSecret = Callable[[str, str], Awaitable[str]]  # the value of a secret, by workspace and name
+OpenSecret = Callable[[str, str], Awaitable[str]]  # returns the value of a secret, by workspace and name
 
 
 class WebhookRequest(NamedTuple):
-    """What a server received: header names in lower case, the body as it came and as a value."""
+    """A request as a server received it: header names in lower case, the raw body and its value."""
 
     headers: Mapping[str, str]
     query: Mapping[str, str]
     data: bytes
-    parse: Callable[[], Any]  # after its signature is right
+    parse: Callable[[], Any]  # parsed once the signature is verified
 
 
 class WebhookAnswer(NamedTuple):
-    """What a request did: the run it started or found, or whether its event is new."""
+    """The effect of a request: the run that it started or found, or whether its event is new."""
 
     run: str
     duplicate: bool
@@ -76,13 +76,13 @@ class WebhookAnswer(NamedTuple):
 
 
 class SignedDelivery(NamedTuple):
-    """A request that was checked."""
+    """A verified request."""
 
-    id: str  # the same for a repeated request; '': it counts each time
+    id: str  # the same for a repeated request; '': every request counts
 
 
 def checked_webhook(settings: WebhookSettings) -> WebhookSettings:
-    """Return the settings; InvalidInput names a field that is wrong."""
+    """Return the settings. InvalidInput names the wrong field."""
     for name, value, words in (
         ("scheme", settings.scheme, SCHEMES),
         ("reply", settings.reply, REPLIES),
@@ -133,7 +133,7 @@ def verified(
     settings: WebhookSettings, secret: str, headers: Mapping[str, str], body: bytes, now: float
 ) -> SignedDelivery:
     """Return the delivery; InvalidSignature if it may not start anything. Header names are lower case."""
-    # An HMAC covers the body alone: a repeated request must not get a new id.
+    # An HMAC covers only the body: an attacker must not replay it under a new id.
     by_default = "" if settings.scheme == "hmac" else "idempotency-key"
     id = headers.get(settings.id_header.lower() or by_default, "")
     if settings.scheme == "standard":
@@ -144,7 +144,7 @@ def verified(
     elif settings.scheme == "bearer":
         _check_authorization("bearer", secret, headers)
     elif settings.scheme == "basic":
-        password = base64.b64encode(secret.encode()).decode()  # the secret is user:password
+        password = base64.b64encode(secret.encode()).decode()  # the secret is "user:password"
         _check_authorization("basic", password, headers)
     if id and not _ID.match(id):
         raise InvalidSignature(f"the delivery id is not 1 to {ID_MAX} printable characters")
@@ -185,7 +185,7 @@ def _check_authorization(wanted: str, secret: str, headers: Mapping[str, str]) -
 
 
 def _key(secret: str) -> bytes:
-    """Return the bytes of a secret; those of Standard Webhooks are `whsec_` and base64."""
+    """Return the bytes of a secret. Secrets of Standard Webhooks are `whsec_` and base64."""
     if not secret.startswith(_PREFIX):
         return secret.encode()
     try:
@@ -195,8 +195,7 @@ def _key(secret: str) -> bytes:
 
 
 def _same(text: str, expected: bytes) -> bool:
-    """Whether a signature in hexadecimal or base64 is this one, in a time that does not depend on where it
-    differs."""
+    """Compare a signature in hexadecimal or base64, in a time that does not depend on the difference."""
     given = text.encode("utf-8", "replace")
     as_hex = hmac.compare_digest(given.lower(), expected.hex().encode())
     as_base64 = hmac.compare_digest(given, base64.b64encode(expected))
@@ -204,6 +203,6 @@ def _same(text: str, expected: bytes) -> bool:
 
 
 def signature(secret: str, id: str, time: int, body: bytes) -> str:
-    """Sign a request as Standard Webhooks do: the value of `webhook-signature`."""
+    """Sign a request as Standard Webhooks does; return the value of `webhook-signature`."""
     digest = hmac.digest(_key(secret), f"{id}.{time}.".encode() + body, "sha256")
     return f"v1,{base64.b64encode(digest).decode()}"
