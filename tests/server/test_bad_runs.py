@@ -14,6 +14,7 @@ import pytest
 
 from stepwell import Context, workflow
 from stepwell.domain.retry import Retry, backoff_delay
+from stepwell.server.listener import settle_objects
 from stepwell.store.base import INBOX_MAX
 from tests.authoring.graphs.graphs import START, a, chart
 from tests.engines import PATIENCE, Engines, until
@@ -389,6 +390,7 @@ def heavy_graphs() -> dict[str, dict[str, Any]]:
 async def test_a_graph_that_takes_long_to_check_holds_up_nobody_else(memory_engines: Engines) -> None:
     """PT-25: checks run beside the requests of others, whatever they are made for."""
     engine = memory_engines.client()
+    settle_objects()  # as a server does: this process has the objects of all tests
     async with served(engine) as client, httpx.AsyncClient(base_url=client.url, timeout=60) as attacker:
         attacker.headers.update(await bearer(engine, "eve", workspace="other"))
         longest = {}

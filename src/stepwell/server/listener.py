@@ -7,6 +7,7 @@ the engine closes and its runs are parked.
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -77,10 +78,17 @@ class Listener(uvicorn.Server):
         """
         async with engine, MetricsPort(engine, self._served.state.metrics).listening(metrics) as shown:
             await engine.check_key()
+            settle_objects()
             self._announce = partial(ready, shown)
             engine.begin_notifications()
             engine.begin_probe()
             await self.serve(sockets=[listener])
+
+
+def settle_objects() -> None:
+    """Let collections skip what is loaded by now: else one that a large request causes halts all others."""
+    gc.collect()
+    gc.freeze()
 
 
 def bind(host: str, port: int | None) -> socket.socket:
