@@ -226,9 +226,8 @@ async def link(
     """Create a link with which one person decides an open approval once, without a key."""
     async with session.client() as client:
         handle = await session.run(client, run)
-        new = await handle.approval_link(
-            assignee, path=path, roles=role, expires=expires, by=by or session.user
-        )
+        who = by if session.remote else by or session.user  # a server records it by the key
+        new = await handle.approval_link(assignee, path=path, roles=role, expires=expires, by=who)
         root = client.connection.address.root if session.remote else ""  # type: ignore[attr-defined]
     page = f"{root}/approve#{new.text}"
     if session.out.as_json:
