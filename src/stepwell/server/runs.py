@@ -32,6 +32,7 @@ from stepwell.server.refusal import Refusal
 PAGE_MAX = 1000
 _FIRST_ROWS, _LEAST_ROWS = 50, 10  # read at once for a page
 _ROWS_BYTES = 32 * 1024 * 1024  # of payloads that are held at once
+_LOGS_AT_ONCE = 4  # ends of logs: each may hold some megabytes
 WAIT_MAX = 60.0  # seconds
 _FIELDS_MAX = 100  # for an object with named fields
 _TAGS_MAX = 1000
@@ -292,10 +293,13 @@ async def _place(engine: Engine, page: list[views.RunSummary]) -> None:
     begun = [run for run in page if run.status in position.READ][: position.RUNS_MAX]
     queued = [run for run in page if run.status is Status.PENDING][: position.QUEUED_MAX]
 
+    gate = asyncio.Semaphore(_LOGS_AT_ONCE)
+
     async def look(run: views.RunSummary) -> None:
-        run.position = position.position_of(
-            await engine.store.read_log_end(RunId(run.id), count=position.LOOKED_AT)
-        )
+        async with gate:
+            run.position = position.position_of(
+                await engine.store.read_log_end(RunId(run.id), count=position.LOOKED_AT)
+            )
 
     async def ask(run: views.RunSummary) -> None:
         with suppress(RunNotFound):  # removed after the page was read
