@@ -154,6 +154,17 @@ async def test_a_connection_is_as_before_after_a_statement(postgres: Engines) ->
         assert await engine.run(looking) == ["Decimal", "date", "True"]
 
 
+async def test_a_statement_leaves_no_table_that_would_hide_another_one(postgres: Engines) -> None:
+    async with opened(postgres) as engine:
+        await asked(engine, ADD, {"id": 1, "name": "x"})
+        for name in ("item", "runs"):
+            hidden = await asked(engine, f"SELECT 99 AS id, 'y' AS name INTO TEMP {name}")
+            assert hidden == "SQL_FORBIDDEN"
+
+        for _ in range(6):  # on each of its connections
+            assert (await asked(engine, "SELECT id FROM item"))["rows"] == [{"id": 1}]
+
+
 async def test_another_database_has_transactions_of_its_own(durable_engines: Engines) -> None:
     async with opened(durable_engines) as engine:
         assert await asked(engine, "SELECT 1 AS a", connection="file") == "SQL_CONNECTION"

@@ -295,7 +295,40 @@ async def test_bi_q08_a_graph_cannot_name_an_address(memory_engines: Engines, na
 
 
 @pytest.mark.slow
-@pytest.mark.req("N19")
+@pytest.mark.req("N19", "X3", "BI-Q10")
+async def test_bi_q10_no_query_changes_what_the_next_one_sees(opened: Engine, shop: str) -> None:
+    async with opened as engine:
+        for read_only in (True, False):
+            for sql in (
+                "CREATE TEMP TABLE item AS SELECT 99 AS id",
+                "CREATE TEMP VIEW item AS SELECT 99 AS id",
+                *(() if shop.startswith("sqlite") else ("SELECT 99 AS id INTO TEMP item",)),
+            ):
+                await asked(engine, sql, readOnly=read_only, retry={"maxAttempts": 1})
+                rows = await asked(engine, "SELECT count(*) AS n FROM item", readOnly=read_only)
+                assert rows["rows"] == [{"n": 3}], sql
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "X3", "BI-Q10")
+async def test_bi_q10_a_role_that_a_query_takes_ends_with_it(
+    memory_engines: Engines, postgres_url: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(
+        "DO $$ BEGIN CREATE ROLE clerk; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+    )
+    await connection.close()
+    async with memory_engines.new(connections={"shop": postgres_url}) as engine:
+        taken = await asked(engine, "SELECT set_config('role', 'clerk', false) AS role")
+        later = await asked(engine, "SELECT current_user = session_user AS own")
+
+    assert taken["rows"] == [{"role": "clerk"}]
+    assert later["rows"] == [{"own": True}]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "BI-Q10")
 async def test_bi_q10_nothing_stays_open_after_a_query(opened: Engine) -> None:
     async with opened as engine:
         once = {"maxAttempts": 1}

@@ -63,6 +63,7 @@ class PostgresDatabase:
                         init=_prepare,
                         timeout=_CONNECT_SECONDS,
                         statement_cache_size=0,
+                        reset=_reset,
                     )
                 except (OSError, asyncpg.PostgresError, TimeoutError) as error:
                     raise QueryError(
@@ -100,6 +101,12 @@ async def asked(
             await connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             if await connection.fetchval("SELECT current_user::text") != role:
                 raise QueryError("SQL_FORBIDDEN", "the statement changed its role")
+            if await connection.fetchval("SELECT pg_my_temp_schema()::int8"):
+                raise QueryError(
+                    "SQL_FORBIDDEN",
+                    "the statement made a temporary table, which would hide others of its name later",
+                    hint="write to a table that the role may write to",
+                )
             await connection.execute("RESET ROLE; RESET ALL")
             for name in (*_AS_TEXT, *_AS_JSON):
                 await connection.reset_type_codec(name, schema="pg_catalog")
@@ -130,6 +137,11 @@ async def _rows(connection: Any, statement: Statement, values: list[Any], rows_m
         size.add(record)
         rows.append({name: _value(value, name) for name, value in zip(names, record, strict=True)})
     return {"rows": rows, "count": len(rows)}
+
+
+async def _reset(connection: Any) -> None:
+    """Leave nothing of a query to the next one: no role, no setting, no temporary table, no lock."""
+    await connection.execute("DISCARD ALL")
 
 
 async def _prepare(connection: Any) -> None:

@@ -19,11 +19,14 @@ from stepwell.databases.errors import (
 )
 from stepwell.databases.statement import Statement
 
-# What a statement must not do whatever it says: reach other files, load code, change the connection.
+# What a statement must not do whatever it says: reach other files, load code, change the connection. A table
+# of the connection's own would hide that of the file from every later query.
 _FORBIDDEN = frozenset(
     (
         *(apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_PRAGMA),
         *(apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT),
+        *(apsw.SQLITE_CREATE_TEMP_TABLE, apsw.SQLITE_CREATE_TEMP_VIEW),
+        *(apsw.SQLITE_CREATE_TEMP_INDEX, apsw.SQLITE_CREATE_TEMP_TRIGGER),
     )
 )
 _FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
