@@ -33,6 +33,7 @@ def get(url: str, **options: object) -> OutboundRequest:
         *(("BI-H03", f"http://{host}:PORT/", "SSRF_BLOCKED") for host in (
             "2130706433", "0x7f000001", "017700000001", "127.1", "0177.1", "0x7f.1", "127.0.0.1.1", "0",
         )),
+        ("BI-H05", "http://169.254.43518:PORT/", "SSRF_BLOCKED"),
         *(("BI-H04", f"http://{host}:PORT/", "URL_HOST") for host in (
             "①②⑦.⓪.⓪.①", "127。0。0。1", "exam\u00adple.com", "еxample.com", "ex ample.com",
             "-example.com", "exa..mple.com", "", "a" * 64 + ".com", "[::1", "[::1]x", "[fe80::1%25eth0]",
@@ -104,14 +105,31 @@ def test_a_public_address_is_open(address: str) -> None:
     assert not is_forbidden(ip_address(address))
 
 
-@pytest.mark.req("X1")
+@pytest.mark.req("X1", "BI-H02")
 async def test_names_of_this_machine_are_blocked() -> None:
-    client = OutboundClient(OutboundRules.of())
-    for name in ("localhost", "LOCALHOST.", "localhost.localdomain"):
-        with pytest.raises(OutboundError) as refused:
-            await client.send(get(f"http://{name}/"))
-        assert refused.value.code in ("SSRF_BLOCKED", "DNS_ERROR")
     assert [str(address) for address in await resolve("127.0.0.1", 80)] == ["127.0.0.1"]
+    async with listening(answered()) as listener:
+        client = OutboundClient(OutboundRules.of((), [listener.port]))  # with the resolver of the system
+        for name in ("localhost", "LOCALHOST."):
+            with pytest.raises(OutboundRefused) as refused:
+                await client.send(get(f"http://{name}:{listener.port}/"))
+            assert refused.value.code == "SSRF_BLOCKED"
+        await client.close()
+
+        assert listener.connections == 0
+
+
+@pytest.mark.req("X1", "BI-H05")
+async def test_names_of_cloud_metadata_are_blocked_even_in_an_allowed_network() -> None:
+    async with (
+        listening(answered()) as listener,
+        client_of(listener, allow=("169.254.0.0/16",), metadata_google_internal="169.254.169.254") as client,
+    ):
+        with pytest.raises(OutboundRefused) as refused:
+            await client.send(get(f"http://metadata.google.internal:{listener.port}/"))
+
+        assert refused.value.code == "SSRF_BLOCKED"
+        assert listener.connections == 0
 
 
 @pytest.mark.req("X1", "BI-H08")
