@@ -215,31 +215,50 @@ async def test_what_data_make_wrong_takes_the_error_edge_once(
 
 
 @pytest.mark.parametrize(
-    ("data", "field"),
+    ("data", "code", "field", "named"),
     [
-        ({"action": "create"}, "data"),
-        ({"action": "upsert", "data": {}}, "action"),
-        ({"action": "create", "data": {}, "where": {}}, "where"),
-        ({"action": "get"}, "id"),
-        ({"action": "get", "id": "a", "key": "b"}, "id"),
-        ({"action": "find", "limit": 0}, "limit"),
-        ({"action": "find", "limit": 5000}, "limit"),
-        ({"action": "find", "where": {str(n): 1 for n in range(9)}}, "where"),
-        ({"action": "get", "id": "a", "collection": "{{ctx.input.name}}"}, "collection"),
-        ({"action": "get", "id": "a", "queue": "other"}, "queue"),
-        ({"action": "get", "id": "{{ctx.input.}}"}, "id"),
-        ({"action": "get", "id": "a", "colection": "x"}, "colection"),
+        ({"action": "create"}, "INVALID_DATA", "data", "needs"),
+        ({"action": "upsert", "data": {}}, "INVALID_DATA", "action", "'update'"),
+        ({"action": "create", "data": {}, "where": {}}, "INVALID_DATA", "where", "takes no"),
+        ({"action": "get"}, "INVALID_DATA", "id", "id or key"),
+        ({"action": "get", "id": "a", "key": "b"}, "INVALID_DATA", "id", "id or key"),
+        ({"action": "find", "limit": 0}, "INVALID_DATA", "limit", ""),
+        ({"action": "find", "limit": 5000}, "INVALID_DATA", "limit", ""),
+        ({"action": "find", "where": {str(n): 1 for n in range(9)}}, "INVALID_DATA", "where", ""),
+        ({"action": "get", "id": "a", "collection": "{{ctx.input.name}}"}, "INVALID_DATA", "collection", ""),
+        ({"action": "get", "id": "a", "queue": "other"}, "INVALID_DATA", "queue", ""),
+        ({"action": "get", "id": "{{ctx.input.}}"}, "BAD_EXPRESSION", "id", ""),
+        ({"action": "get", "id": "a", "colection": "x"}, "INVALID_DATA", "colection", ""),
     ],
 )
-def test_wrong_configuration_is_found_when_the_graph_is_saved(data: dict[str, Any], field: str) -> None:
+def test_wrong_configuration_is_found_when_the_graph_is_saved(
+    data: dict[str, Any], code: str, field: str, named: str
+) -> None:
     body = record_graph({"id": "call", "data": data}, output="")
 
     with pytest.raises(InvalidGraph) as refused:
         graph(body)
 
     [problem] = refused.value.problems
-    assert problem.node == "call"
-    assert field in f"{problem.field} {problem.message}"
+    assert (problem.code, problem.node, problem.field) == (code, "call", field)
+    assert named in problem.message
+    assert problem.suggestion
+
+
+async def test_a_graph_reads_the_next_page_of_what_it_found(memory_engines: Engines) -> None:
+    body = record_graph(
+        a("first", "find", limit=2),
+        a("second", "find", limit=2, before="{{ctx.first.next}}"),
+        output="{{ctx.second}}",
+    )
+    async with memory_engines.new() as engine:
+        await define(engine)
+        for number in range(3):
+            await engine.records.create("orders", {"number": number})
+        run = await engine.start_graph(body, {})
+        page = (await run.result(60))["result"]
+
+    assert ([record["data"]["number"] for record in page["records"]], page["next"]) == ([2], "")
 
 
 async def test_a_node_sees_the_records_of_its_runs_workspace_only(engines: Engines) -> None:

@@ -76,8 +76,6 @@ class RecordHandlers:
     async def node(self, step: StepContext, config: dict[str, Any]) -> Any:
         arguments = dict(config)
         action = arguments.pop("action")
-        if "after" in arguments:
-            arguments["before"] = arguments.pop("after")
         try:
             result = await getattr(self, action)(step, **arguments)
         except StepwellError as error:

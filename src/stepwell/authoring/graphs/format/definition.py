@@ -79,37 +79,98 @@ class EdgeShape(Canvas):
 class GraphTrigger(Strict):
     """What starts a published graph by itself; `manual` is the form of a person who starts it."""
 
-    id: Identifier
-    type: Literal["manual", "webhook", "schedule", "event", "source"]
-    input: Any = Field(default_factory=dict)  # of the run; its texts may have {{trigger.body.order}}
-    form: dict[str, Any] | None = None  # JSON Schema
-    path: str | None = None  # how the address begins; a part that cannot be guessed follows
-    auth: Literal["none", "hmac", "standard", "bearer", "basic"] | None = None  # by default as the credential
-    credential: str | None = None  # name of the secret that the sender has
-    header: str = ""  # of the signature; without one `hmac` signs as Standard Webhooks do
-    id_header: str = ""  # of the delivery id
-    reply: Literal["accepted", "result"] = "accepted"
-    wait_ms: Milliseconds | None = None  # how long a sender waits for the result
-    cron: str | None = None
-    every_ms: Milliseconds | None = None
-    timezone: str = "UTC"
-    overlap: Literal["queue", "skip", "allow"] = "queue"
-    missed: Literal["one", "skip", "all"] = "one"
-    spread_ms: Milliseconds | None = None
-    event: str | None = None
-    key: str = ""  # only events of this key
-    condition: str = ""  # an expression over `trigger`
-    source: str | None = None  # a type of the program
-    config: Any = None  # of the source
+    id: Annotated[Identifier, Field(description="Its name in the graph.")]
+    type: Annotated[
+        Literal["manual", "webhook", "schedule", "event", "source"],
+        Field(description="Who or what starts runs: a person, a request, the time, an event or a source."),
+    ]
+    input: Annotated[
+        Any, Field(description="The input of the run; its texts may have {{trigger.body.order}}.")
+    ] = Field(default_factory=dict)
+    form: Annotated[
+        dict[str, Any] | None,
+        Field(description="Of manual: a JSON Schema of what the person fills in."),
+    ] = None
+    path: Annotated[
+        str | None,
+        Field(description="Of webhook: how its address begins; a part that cannot be guessed follows."),
+    ] = None
+    auth: Annotated[
+        Literal["none", "hmac", "standard", "bearer", "basic"] | None,
+        Field(
+            description="Of webhook: how a sender shows that it has the secret; with one, signed requests."
+        ),
+    ] = None
+    credential: Annotated[
+        str | None, Field(description="Of webhook: the name of the secret that the sender has.")
+    ] = None
+    header: Annotated[
+        str,
+        Field(
+            description="Of webhook with hmac: the header of the signature; without it, Standard Webhooks."
+        ),
+    ] = ""
+    id_header: Annotated[str, Field(description="Of webhook: the header of the delivery id.")] = ""
+    reply: Annotated[
+        Literal["accepted", "result"],
+        Field(description="Of webhook: what a sender gets, that it was accepted or the result of the run."),
+    ] = "accepted"
+    wait_ms: Annotated[
+        Milliseconds | None, Field(description="Of webhook: how long a sender waits for the result.")
+    ] = None
+    cron: Annotated[
+        str | None,
+        Field(description="Of schedule: minute, hour, day of the month, month, day of the week."),
+    ] = None
+    every_ms: Annotated[
+        Milliseconds | None,
+        Field(description="Of schedule and source: the time between two starts, or two looks."),
+    ] = None
+    timezone: Annotated[str, Field(description="Of schedule: an IANA name such as Europe/Berlin.")] = "UTC"
+    overlap: Annotated[
+        Literal["queue", "skip", "allow"],
+        Field(description="Of schedule: what it does while its last run has not ended."),
+    ] = "queue"
+    missed: Annotated[
+        Literal["one", "skip", "all"],
+        Field(description="Of schedule: what becomes of times at which no worker was there."),
+    ] = "one"
+    spread_ms: Annotated[
+        Milliseconds | None,
+        Field(description="Of schedule: by how much its starts are delayed, always the same."),
+    ] = None
+    event: Annotated[str | None, Field(description="Of event: the name of a broadcast event.")] = None
+    key: Annotated[str, Field(description="Of event: only events of this key.")] = ""
+    condition: Annotated[
+        str, Field(description="Of event: an expression such as trigger.payload.amount > 100.")
+    ] = ""
+    source: Annotated[str | None, Field(description="Of source: a type of source of the program.")] = None
+    config: Annotated[Any, Field(description="Of source: its configuration.")] = None
 
 
 class GraphSettings(Strict):
-    max_execution_ms: Timeout | None = 1_800_000  # of time that is not suspended; null: no limit
-    suspend_ttl_ms: Milliseconds | None = 86_400_000  # the timeout of waits that have none
-    concurrency: Annotated[int, Field(ge=1), WHOLE] | None = 10
-    max_steps: Annotated[int, Field(ge=1), WHOLE] = 1000  # node runs outside loops
-    max_nodes: Annotated[int, Field(ge=1, le=500), WHOLE] = 100
-    error_workflow: str | None = None
+    """Limits of the runs of a graph."""
+
+    max_execution_ms: Annotated[
+        Timeout | None,
+        Field(description="How long a run may take, not counting waits; null: no limit."),
+    ] = 1_800_000
+    suspend_ttl_ms: Annotated[
+        Milliseconds | None, Field(description="The timeout of waits that have none of their own.")
+    ] = 86_400_000
+    concurrency: Annotated[
+        Annotated[int, Field(ge=1), WHOLE] | None,
+        Field(description="How many nodes of a run may work at the same time."),
+    ] = 10
+    max_steps: Annotated[
+        int, Field(ge=1, description="How many nodes may run, not counting those in loops."), WHOLE
+    ] = 1000
+    max_nodes: Annotated[
+        int, Field(ge=1, le=500, description="How many nodes the graph may have."), WHOLE
+    ] = 100
+    error_workflow: Annotated[
+        str | None, Field(description="The workflow that starts when a run of this graph fails.")
+    ] = None
 
 
 class GraphTimeouts(NamedTuple):
@@ -244,7 +305,7 @@ def _read_graph(body: Any, problems: list[GraphProblem]) -> GraphShape | None:
     try:
         return GraphShape.model_validate(body)
     except ValidationError as error:
-        problems.extend(shape_problems(error, "INVALID_GRAPH", names=fields_of(GraphSettings)))
+        problems.extend(shape_problems(error, "INVALID_GRAPH", body, names=fields_of(GraphSettings), depth=2))
         wrong = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
     if not wrong or wrong & {"nodes", "edges"}:
         return None
@@ -256,7 +317,7 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
         shape = NodeShape.model_validate(raw)
     except ValidationError as error:
         named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
-        for problem in shape_problems(error, "INVALID_NODE", node=named or f"nodes.{index}"):
+        for problem in shape_problems(error, "INVALID_NODE", raw, node=named or f"nodes.{index}"):
             problems.append(replace(problem, code="NODE_ID_INVALID") if problem.field == "id" else problem)
         return None
     kind = registry.get(ALIASES.get(shape.type, shape.type))
@@ -274,7 +335,9 @@ def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[Grap
     try:
         data = kind.data.model_validate(shape.data)
     except ValidationError as error:
-        problems.extend(shape_problems(error, "INVALID_DATA", node=shape.id, names=fields_of(kind.data)))
+        problems.extend(
+            shape_problems(error, "INVALID_DATA", shape.data, node=shape.id, names=fields_of(kind.data))
+        )
         return None
     return Node(shape.id, kind, data, shape.parent_id or "", (shape.position.x, shape.position.y))
 
@@ -290,7 +353,7 @@ def _read_edge(
         shape = EdgeShape.model_validate(raw)
     except ValidationError as error:
         named = str(raw.get("id", "")) if isinstance(raw, dict) else ""
-        problems.extend(shape_problems(error, "INVALID_EDGE", edge=named or f"edges.{index}"))
+        problems.extend(shape_problems(error, "INVALID_EDGE", raw, edge=named or f"edges.{index}"))
         return None
     handle = shape.source_handle or "out"
     kind = kinds.get(shape.source, "")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_snake
 
 from stepwell.authoring.graphs.problems import GraphProblem
 from stepwell.domain.suggest import did_you_mean_one_of
@@ -51,27 +52,77 @@ def fields_of(model: type[BaseModel]) -> list[str]:
 
 
 def shape_problems(
-    error: ValidationError, code: str, *, node: str = "", edge: str = "", names: list[str] | None = None
+    error: ValidationError,
+    code: str,
+    given: Any,
+    *,
+    node: str = "",
+    edge: str = "",
+    names: list[str] | None = None,
+    depth: int = 1,
 ) -> list[GraphProblem]:
-    return [
-        GraphProblem(
-            code=_code(detail) or code,
-            message=_message(detail),
-            node=node,
-            edge=edge,
-            field=".".join(str(part) for part in detail["loc"] if part != _KEY),
-            suggestion=_suggestion(detail, (names or []) if place < _COMPARED_MAX else []),
+    """What is wrong with what was given; `names` are those of the fields at that depth."""
+    problems = []
+    for place, (path, details) in enumerate(_by_field(error, given)):
+        known = names or [] if place < _COMPARED_MAX and len(path) == depth else []
+        hints = dict.fromkeys(_suggestion(detail, known) for detail in details)
+        problems.append(
+            GraphProblem(
+                code=_code(details[0], path) or code,
+                message=" or ".join(dict.fromkeys(map(_message, details))),
+                node=node,
+                edge=edge,
+                field=".".join(path),
+                suggestion=", or ".join(hints),
+            )
         )
-        for place, detail in enumerate(error.errors())
-    ]
+    return problems
 
 
-def _code(detail: Mapping[str, Any]) -> str:
+def _by_field(error: ValidationError, given: Any) -> list[tuple[tuple[str, ...], list[Mapping[str, Any]]]]:
+    """Group them by field: a value that may be of several kinds is wrong as each of them."""
+    grouped: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    choices: set[tuple[str, ...]] = set()
+    for detail in error.errors():
+        path, choice = _path(detail, given)
+        grouped.setdefault(path, []).append(detail)
+        if choice is not None:
+            choices.add(choice)
+    for choice in choices:  # it is of one kind, except for a part of it: what the others say is no help
+        if any(path[: len(choice)] == choice != path for path in grouped):
+            grouped.pop(choice, None)
+    return list(grouped.items())
+
+
+def _path(detail: Mapping[str, Any], given: Any) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return where a value is, and where pydantic had a choice of kinds on the way, if it had one.
+
+    Pydantic names the kind as if it were a part of the way, such as `list[str]`; nothing there has that name.
+    """
+    path: list[str] = []
+    choice: tuple[str, ...] | None = None
+    *way, last = detail["loc"] or ("",)
+    for part in (*way, last):
+        key = part if not isinstance(given, dict) or part in given else to_snake(str(part))
+        if isinstance(given, dict) and key in given:
+            given = given[key]
+        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
+            given = given[part]
+        elif detail["type"] != "missing" or part is not last:
+            choice = choice or tuple(path) if part not in ("", _KEY) else choice
+            continue
+        path.append(str(part))
+    if detail["type"] == "field_error":  # the validator of an object knows which of its fields it is
+        path.append(detail["ctx"]["field"])
+    return tuple(path), choice
+
+
+def _code(detail: Mapping[str, Any], path: tuple[str, ...]) -> str:
     if detail["type"] == "extra_forbidden":
         return ""  # the field itself is wrong, not its value
     if detail["loc"][-1:] == (_KEY,):
         return "VARIABLE_NAME"
-    return next((_CODES[part] for part in detail["loc"] if part in _CODES), "")
+    return next((_CODES[part] for part in path if part in _CODES), "")
 
 
 def _message(detail: Mapping[str, Any]) -> str:
@@ -85,6 +136,8 @@ def _suggestion(detail: Mapping[str, Any], names: list[str]) -> str:
     if kind == "extra_forbidden" and names:
         return did_you_mean_one_of(str(detail["loc"][-1]), names)
     context = detail.get("ctx") or {}
+    if kind == "field_error":
+        return str(context["suggestion"])
     if kind == "literal_error":
         return did_you_mean_one_of(str(detail["input"]), _QUOTED.findall(str(context.get("expected", ""))))
     if kind == "string_pattern_mismatch":

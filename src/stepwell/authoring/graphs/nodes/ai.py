@@ -18,6 +18,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
     Strict,
     Timeout,
     exactly_one,
+    field_error,
 )
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import NodeRetry, retry_of
@@ -78,7 +79,8 @@ class ToolData(Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> ToolData:
         if sum(kind is not None for kind in (self.node, self.workflow, self.step)) != 1:
-            raise ValueError("give exactly one of node, workflow and step")
+            message = "a tool is a node, a workflow or a step"
+            raise field_error("node", message, "give exactly one of node, workflow and step")
         return self
 
 
@@ -137,7 +139,8 @@ class AiData(NodeData):
     @model_validator(mode="after")
     def _one_opening(self) -> AiData:
         if (self.prompt is None) == (self.messages is None):
-            raise ValueError("give either a prompt or messages")
+            message = "a conversation begins with a prompt or with messages"
+            raise field_error("prompt", message, "give either prompt or messages")
         return self
 
 

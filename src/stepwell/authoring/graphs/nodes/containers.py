@@ -13,6 +13,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
     NodeData,
     Source,
     exactly_one,
+    field_error,
 )
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
 from stepwell.authoring.graphs.templates.node_compiler import NodeCompiler
@@ -24,37 +25,90 @@ WHILE_MAX = 1_000  # for a while loop without maxIterations: a mistake should en
 
 
 class LoopData(NodeData):
+    """How often the body is repeated, and what becomes of its results."""
+
     model_config = ConfigDict(json_schema_extra=exactly_one("items", "while", "times"))
 
-    items: Source | None = None
-    while_: Source | None = Field(default=None, alias="while")
-    times: Annotated[int, Field(ge=0), WHOLE] | None = None
-    mode: Literal["sequential", "parallel"] = "sequential"
-    concurrency: Annotated[int, Field(ge=1, le=100), WHOLE] = 5
-    batch_size: Annotated[int, Field(ge=1), WHOLE] | None = None
-    max_iterations: Annotated[int, Field(ge=1, le=ITEMS_MAX), WHOLE] | None = None
-    on_item_error: Literal["fail", "continue", "remove"] = "fail"
-    break_when: Source | None = None
-    collect: Source | None = None
-    carry: Any = None
-    carry_next: Source | None = None
+    items: Annotated[
+        Source | None, Field(description="An expression that gives a list: the body runs for each item.")
+    ] = None
+    while_: Annotated[
+        Source | None,
+        Field(alias="while", description="An expression: the body is repeated as long as it is true."),
+    ] = None
+    times: Annotated[
+        Annotated[int, Field(ge=0), WHOLE] | None, Field(description="How often the body runs.")
+    ] = None
+    mode: Annotated[
+        Literal["sequential", "parallel"],
+        Field(description="Whether iterations run one after the other or at the same time."),
+    ] = "sequential"
+    concurrency: Annotated[
+        int,
+        Field(ge=1, le=100, description="In mode parallel, how many iterations run at the same time."),
+        WHOLE,
+    ] = 5
+    batch_size: Annotated[
+        Annotated[int, Field(ge=1), WHOLE] | None,
+        Field(description="Give the body lists of this many items instead of one item."),
+    ] = None
+    max_iterations: Annotated[
+        Annotated[int, Field(ge=1, le=ITEMS_MAX), WHOLE] | None,
+        Field(description="More iterations fail with LOOP_LIMIT."),
+    ] = None
+    on_item_error: Annotated[
+        Literal["fail", "continue", "remove"],
+        Field(
+            description="What a failed iteration does: fail the loop, leave null in its result, or leave "
+            "nothing there."
+        ),
+    ] = "fail"
+    break_when: Annotated[
+        Source | None,
+        Field(description="An expression: the loop ends after an iteration for which it is true."),
+    ] = None
+    collect: Annotated[
+        Source | None,
+        Field(description="An expression: what is kept of each iteration, instead of its last output."),
+    ] = None
+    carry: Annotated[
+        Any,
+        Field(description="What the first iteration sees as loop.carry: an expression, or any other JSON."),
+    ] = None
+    carry_next: Annotated[
+        Source | None, Field(description="An expression: what the next iteration sees as loop.carry.")
+    ] = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> LoopData:
         present = [self.items is not None, self.while_ is not None, self.times is not None]
         if sum(present) != 1:
-            raise ValueError("give exactly one of items, while and times")
+            message = "a loop is over items, while a condition holds, or so many times"
+            raise field_error("items", message, "give exactly one of items, while and times")
         return self
 
 
 class TryData(NodeData):
-    # A node of the body: it and its successors run when the rest has ended, whichever way.
-    finally_: Identifier | None = Field(default=None, alias="finally")
+    """Nodes whose failure is handled inside the graph."""
+
+    finally_: Annotated[
+        Identifier | None,
+        Field(
+            alias="finally",
+            description="A node of the body: it and what follows run last, even if the rest fails.",
+        ),
+    ] = None
 
 
 class RetryNodeData(NodeData):
-    max_attempts: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
-    delay_ms: Milliseconds = 1000
+    """How often a body of nodes is tried as a whole."""
+
+    max_attempts: Annotated[
+        int, Field(ge=1, le=20, description="Attempts of the body, the first included."), WHOLE
+    ] = 3
+    delay_ms: Annotated[
+        Milliseconds, Field(description="The delay before the second attempt; it doubles each time.")
+    ] = 1000
 
 
 class Loop:

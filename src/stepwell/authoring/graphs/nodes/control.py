@@ -17,6 +17,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
     Strict,
     Variable,
     WritableName,
+    field_error,
     present,
 )
 from stepwell.authoring.graphs.nodes.node_type import DONE, ExpressionScope, NodeOutcome, NodeType, Now, Role
@@ -26,12 +27,25 @@ from stepwell.errors import excerpt
 
 
 class StartData(NodeData):
-    input_schema: dict[str, Any] | None = None
+    """Where a run begins."""
+
+    input_schema: Annotated[
+        dict[str, Any] | None, Field(description="A JSON Schema that the input of each run must fit.")
+    ] = None
 
 
 class EndData(NodeData):
-    output: Annotated[dict[Variable, Any], NAMED] = Field(default_factory=dict)
-    terminate: bool = False
+    """Where a run ends."""
+
+    output: Annotated[
+        dict[Variable, Any],
+        NAMED,
+        Field(description="The result of the run, by name; values may have {{ }}."),
+    ] = Field(default_factory=dict)
+    terminate: Annotated[
+        bool,
+        Field(description="Whether reaching this node ends the run, although other branches still work."),
+    ] = False
 
 
 class ForkData(NodeData):
@@ -39,13 +53,26 @@ class ForkData(NodeData):
 
 
 class Branch(Strict):
-    id: Identifier
-    when: Source
+    """A way out of a condition."""
+
+    id: Annotated[Identifier, Field(description="The handle that edges leave from.")]
+    when: Annotated[Source, Field(description="An expression: the branch is taken if it is true.")]
 
 
 class ConditionData(NodeData):
-    branches: Annotated[list[Branch], Field(min_length=1, max_length=50)]
-    match: Literal["first", "all"] = "first"
+    """Which ways the run takes, by expressions."""
+
+    branches: Annotated[
+        list[Branch],
+        Field(
+            min_length=1,
+            max_length=50,
+            description="The branches, asked in this order; the handle `else` is taken if none is true.",
+        ),
+    ]
+    match: Annotated[
+        Literal["first", "all"], Field(description="Whether the first true branch is taken, or all of them.")
+    ] = "first"
 
 
 class SwitchCase(Strict):
@@ -53,29 +80,48 @@ class SwitchCase(Strict):
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["equals"]}, present("when")]})
 
-    id: Identifier
-    equals: Any = None
-    when: Source | None = None
+    id: Annotated[Identifier, Field(description="The handle that edges leave from.")]
+    equals: Annotated[Any, Field(description="The case is taken if the value equals this.")] = None
+    when: Annotated[
+        Source | None, Field(description="Instead of equals: an expression that is true for the case.")
+    ] = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> SwitchCase:
         if ("equals" in self.model_fields_set) == (self.when is not None):
-            raise ValueError("give either equals or when")
+            message = "a case compares with a value, or asks an expression"
+            raise field_error("equals", message, "give either equals or when")
         return self
 
 
 class SwitchData(NodeData):
-    value: Source
-    cases: Annotated[list[SwitchCase], Field(min_length=1, max_length=50)]
-    strict: bool = False
+    """Which way the run takes, by a value."""
+
+    value: Annotated[Source, Field(description="An expression; the cases are compared with its value.")]
+    cases: Annotated[
+        list[SwitchCase],
+        Field(min_length=1, max_length=50, description="The cases, asked in this order."),
+    ]
+    strict: Annotated[
+        bool,
+        Field(description="Whether a value without a case fails, unless the handle `default` is connected."),
+    ] = False
 
 
 class SetData(NodeData):
-    values: Annotated[dict[WritableName, Any], WRITABLE_NAMES]
+    """Variables that later nodes see in ctx."""
+
+    values: Annotated[
+        dict[WritableName, Any],
+        WRITABLE_NAMES,
+        Field(description="The variables by name; values may have {{ }}."),
+    ]
 
 
 class TransformData(NodeData):
-    expression: Source
+    """A value computed of others."""
+
+    expression: Annotated[Source, Field(description="An expression; its value is the output.")]
 
 
 class Pass:

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
-from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source, exactly_one, needed_by
+from stepwell.authoring.graphs.nodes.node_data import (
+    WHOLE,
+    NodeData,
+    Source,
+    exactly_one,
+    field_error,
+    needed_by,
+)
 from stepwell.authoring.graphs.nodes.node_type import NodeType, Role
 from stepwell.authoring.graphs.templates.node_compiler import MergeFunction, NodeCompiler
 from stepwell.domain.suggest import did_you_mean_one_of
@@ -26,31 +33,66 @@ _MODES = needed_by("mode", count="count", timeout="timeoutMs")
 
 
 class MergeData(NodeData):
+    """When branches are joined, and what becomes of their variables."""
+
     model_config = ConfigDict(json_schema_extra={**_MODES, **_CUSTOM})
 
-    mode: Mode = "all"
-    count: Annotated[int, Field(ge=1), WHOLE] | None = None
-    require_all: bool = False
-    min_arrivals: Annotated[int, Field(ge=0), WHOLE] = 1
-    on_unsatisfied: Literal["fail", "proceed", "skip"] = "fail"
-    on_late: Literal["cancel", "ignore"] = "cancel"
-    strategy: Strategy = "merge-all"
-    on_conflict: Literal["edge-order", "error"] = "edge-order"
-    custom: Source | None = None
-    function: str | None = None  # a function of `@merger`, instead of `custom`
-    error_strategy: ErrorStrategy | None = None
-    min_successful: Annotated[int, Field(ge=1), WHOLE] = Field(
-        default=1, validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful")
-    )
+    mode: Annotated[
+        Mode, Field(description="What it waits for: all branches, any one, a count of them, or a time.")
+    ] = "all"
+    count: Annotated[
+        Annotated[int, Field(ge=1), WHOLE] | None,
+        Field(description="In mode count, how many branches must arrive."),
+    ] = None
+    require_all: Annotated[
+        bool, Field(description="In mode all, whether a branch that was not taken counts as missing.")
+    ] = False
+    min_arrivals: Annotated[
+        int, Field(ge=0, description="In mode timeout, how many branches must have arrived by then."), WHOLE
+    ] = 1
+    on_unsatisfied: Annotated[
+        Literal["fail", "proceed", "skip"],
+        Field(description="What happens if too few branches arrive: fail, go on, or skip what follows."),
+    ] = "fail"
+    on_late: Annotated[
+        Literal["cancel", "ignore"],
+        Field(description="What happens to branches that still work when it goes on."),
+    ] = "cancel"
+    strategy: Annotated[
+        Strategy, Field(description="Which value a variable gets that several branches have set.")
+    ] = "merge-all"
+    on_conflict: Annotated[
+        Literal["edge-order", "error"],
+        Field(description="With merge-all: whether the later edge wins, or different values are an error."),
+    ] = "edge-order"
+    custom: Annotated[
+        Source | None, Field(description="With strategy custom: an expression that gives the variables.")
+    ] = None
+    function: Annotated[
+        str | None, Field(description="With strategy custom: the name of a function of @merger instead.")
+    ] = None
+    error_strategy: Annotated[
+        ErrorStrategy | None, Field(description="What a failed branch does: end the join, or be collected.")
+    ] = None
+    min_successful: Annotated[
+        int,
+        Field(
+            ge=1,
+            validation_alias=AliasChoices("minSuccessful", "minSuccessfulBranches", "min_successful"),
+            description="With best-effort: how many branches must succeed.",
+        ),
+        WHOLE,
+    ] = 1
 
     @model_validator(mode="after")
     def _complete(self) -> MergeData:
         if self.mode == "count" and self.count is None:
-            raise ValueError("mode count needs count")
+            raise field_error("count", "mode count needs count", "say how many branches are enough")
         if self.mode == "timeout" and self.timeout_ms is None:
-            raise ValueError("mode timeout needs timeoutMs")
+            raise field_error("timeoutMs", "mode timeout needs timeoutMs", "say how long it waits")
         if self.strategy == "custom" and (self.custom is None) == (self.function is None):
-            raise ValueError("strategy custom needs custom, an expression, or function, a name")
+            message = "strategy custom needs an expression, or the name of a function"
+            raise field_error("custom", message, "give either custom or function")
         return self
 
 

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 Default = TypeVar("Default")  # the timeout of a node type: seconds, or None
 YEAR_MS = 31_536_000_000
@@ -82,6 +83,12 @@ def needed_by(field: str, *, default: str = "", **needs: str) -> dict[str, Any]:
     return {"allOf": [{"if": chosen(value), "then": present(name)} for value, name in needs.items()]}
 
 
+def field_error(field: str, message: str, suggestion: str) -> PydanticCustomError:
+    """What a validator of several fields raises: with the one that has to be changed, by its JSON name."""
+    context = {"message": message, "field": field, "suggestion": suggestion}
+    return PydanticCustomError("field_error", "{message}", context)
+
+
 class Strict(BaseModel):
     """Refuses unknown fields: a misspelt option must not be silently ignored."""
 
@@ -107,7 +114,8 @@ class RetryData(Strict):
     @model_validator(mode="after")
     def _rises(self) -> RetryData:
         if "max_delay_ms" in self.model_fields_set and self.max_delay_ms < self.delay_ms:
-            raise ValueError("maxDelayMs is less than delayMs, the first delay")
+            message = "maxDelayMs is less than delayMs, the first delay"
+            raise field_error("maxDelayMs", message, "raise maxDelayMs, or lower delayMs")
         return self
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from stepwell.authoring.graphs.errors import NodeConfigError
-from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source
+from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source, field_error
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import DEFAULT
 from stepwell.authoring.graphs.nodes.steps import outcome_of, provided_step
@@ -23,12 +23,12 @@ CollectionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z
 _NEEDS: dict[str, tuple[str, ...]] = {"create": ("data",), "update": ("data",)}
 _TAKES: dict[str, tuple[str, ...]] = {
     "create": ("data", "id"),
-    "find": ("where", "limit", "after"),
+    "find": ("where", "limit", "before"),
     "get": ("id", "key", "optional"),
     "update": ("data", "id", "key", "version", "whole"),
     "delete": ("id", "key", "version"),
 }
-_FIELDS = ("data", "id", "key", "version", "whole", "where", "limit", "after", "optional")
+_FIELDS = ("data", "id", "key", "version", "whole", "where", "limit", "before", "optional")
 
 
 class RecordsData(NodeData):
@@ -65,8 +65,8 @@ class RecordsData(NodeData):
     limit: Annotated[
         int, Field(ge=1, le=PAGE_MAX, description="The most records that find returns."), WHOLE
     ] = 100
-    after: Annotated[
-        Source | None, Field(description="For find: the `next` of the page before; may have {{ }}.")
+    before: Annotated[
+        Source | None, Field(description="For find: the `next` of the previous page; may have {{ }}.")
     ] = None
     optional: Annotated[
         bool, Field(description="For get: null instead of an error if there is no such record.")
@@ -77,14 +77,16 @@ class RecordsData(NodeData):
         given = [
             name for name in _FIELDS if name in self.model_fields_set and getattr(self, name) is not None
         ]
+        taken = _TAKES[self.action]
         for name in _NEEDS.get(self.action, ()):
             if name not in given:
-                raise ValueError(f"action {self.action} needs {name}")
+                raise field_error(name, f"action {self.action} needs {name}", f"add {name}")
         for name in given:
-            if name not in _TAKES[self.action]:
-                raise ValueError(f"action {self.action} takes no {name}")
+            if name not in taken:
+                message = f"action {self.action} takes no {name}"
+                raise field_error(name, message, f"remove it; {self.action} takes {', '.join(taken)}")
         if self.action in ("get", "update", "delete") and ("id" in given) == ("key" in given):
-            raise ValueError(f"action {self.action} needs either id or key")
+            raise field_error("id", f"action {self.action} needs either id or key", "give one of the two")
         return self
 
 
@@ -95,7 +97,7 @@ class RecordsWork:
         self._data = data
         self._templates = {
             name: compiler.template(getattr(data, name), name)
-            for name in ("data", "id", "key", "version", "where", "after")
+            for name in ("data", "id", "key", "version", "where", "before")
             if getattr(data, name) is not None
         }
         if data.queue:
@@ -109,7 +111,7 @@ class RecordsWork:
 
     def prepare(self, scope: ExpressionScope, now: Now) -> tuple[tuple[Any, ...], dict[str, Any]]:
         given = {name: template.render(scope, now) for name, template in self._templates.items()}
-        for name in ("id", "after"):
+        for name in ("id", "before"):
             if name in given and not isinstance(given[name], str):
                 raise NodeConfigError(f"{name} is {excerpt(given[name])}, not text", code="RECORD_ARGUMENTS")
         if given.get("key", "") is None:

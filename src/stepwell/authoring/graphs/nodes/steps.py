@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -284,8 +284,13 @@ def _check_result(result: NodeResult, handles: frozenset[str]) -> None:
 
 
 class CallData(NodeData):
-    step: str
-    args: dict[str, Any] | list[Any] = Field(default_factory=dict)
+    """A step of a Python program."""
+
+    step: Annotated[str, Field(description="The name of the step.")]
+    args: Annotated[
+        dict[str, Any] | list[Any],
+        Field(description="Its arguments, by name or in order; values may have {{ }}."),
+    ] = Field(default_factory=dict)
 
 
 class CallWork:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field
 
@@ -15,10 +15,22 @@ from stepwell.errors import excerpt
 
 
 class WorkflowData(NodeData):
-    workflow: str = Field(validation_alias=AliasChoices("workflow", "workflowId"))
-    version: str | int | Literal["published"] = "published"
-    input: Any = None
-    wait: bool = True
+    """Another workflow, which runs as a child of this run."""
+
+    workflow: Annotated[
+        str,
+        Field(
+            validation_alias=AliasChoices("workflow", "workflowId"),
+            description="The name of a workflow of any style.",
+        ),
+    ]
+    version: Annotated[
+        str | int | Literal["published"], Field(description="A version of it, or the published one.")
+    ] = "published"
+    input: Annotated[Any, Field(description="The input of the child; may have {{ }}.")] = None
+    wait: Annotated[
+        bool, Field(description="Whether the node waits for the result, or only starts the child.")
+    ] = True
 
 
 class ChildRun:

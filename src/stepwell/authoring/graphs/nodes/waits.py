@@ -23,6 +23,7 @@ from stepwell.authoring.graphs.nodes.node_data import (
     NodeData,
     Source,
     exactly_one,
+    field_error,
     needed_by,
 )
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeOutcome, NodeType, Now, Role
@@ -43,16 +44,22 @@ _LAST_MOMENT = datetime(3000, 1, 1, tzinfo=UTC).timestamp()
 
 
 class DelayData(NodeData):
+    """A pause. It costs nothing, and survives every restart."""
+
     model_config = ConfigDict(json_schema_extra=exactly_one("ms", "duration", "until"))
 
-    ms: Milliseconds | None = None
-    duration: str | None = None  # "30s", "5m", "2h", "1d"
-    until: Source | None = None  # an ISO date, or milliseconds since 1970
+    ms: Annotated[Milliseconds | None, Field(description="How long, in milliseconds.")] = None
+    duration: Annotated[str | None, Field(description="How long, such as 30s, 5m, 2h or 1d.")] = None
+    until: Annotated[
+        Source | None,
+        Field(description="Until when: an ISO 8601 time, or milliseconds since 1970; may have {{ }}."),
+    ] = None
 
     @model_validator(mode="after")
     def _one_of(self) -> DelayData:
         if sum(x is not None for x in (self.ms, self.duration, self.until)) != 1:
-            raise ValueError("give exactly one of ms, duration and until")
+            message = "a delay has a length, or a time at which it ends"
+            raise field_error("ms", message, "give exactly one of ms, duration and until")
         return self
 
 
@@ -60,13 +67,28 @@ _NEEDS = {"time": "ms", "until": "until", "event": "event", "condition": "condit
 
 
 class WaitData(NodeData):
+    """What a run waits for."""
+
     model_config = ConfigDict(json_schema_extra=needed_by("mode", default="event", **_NEEDS))
 
-    mode: Literal["time", "until", "event", "condition", "webhook"] = "event"
-    event: str | None = None
-    key: Source | None = None
-    condition: Source | None = None
-    poll_ms: Annotated[int, Field(ge=1000), WHOLE] = 30_000
+    mode: Annotated[
+        Literal["time", "until", "event", "condition", "webhook"],
+        Field(
+            description="For a time, until a moment, for an event, a condition, or a request to an address."
+        ),
+    ] = "event"
+    event: Annotated[
+        str | None, Field(description="In mode event, the name of the event; may have {{ }}.")
+    ] = None
+    key: Annotated[
+        Source | None, Field(description="In mode event, which of these events; may have {{ }}.")
+    ] = None
+    condition: Annotated[
+        Source | None, Field(description="In mode condition, an expression that must become true.")
+    ] = None
+    poll_ms: Annotated[
+        int, Field(ge=1000, description="In mode condition, the time between two looks."), WHOLE
+    ] = 30_000
     records: Annotated[
         RecordsData | None,
         Field(description="What the condition sees as `answer`: records, read at each look."),
@@ -79,8 +101,10 @@ class WaitData(NodeData):
         HttpData | None,
         Field(description="What the condition sees as `answer`: the response of a service, at each look."),
     ] = None
-    ms: Milliseconds | None = None
-    until: Source | None = None
+    ms: Annotated[Milliseconds | None, Field(description="In mode time, how long, in milliseconds.")] = None
+    until: Annotated[
+        Source | None, Field(description="In mode until, the moment: an ISO 8601 time; may have {{ }}.")
+    ] = None
     credential: Annotated[
         str | None, Field(description="In mode webhook, the name of the secret that the sender has.")
     ] = None
@@ -93,15 +117,18 @@ class WaitData(NodeData):
     def _complete(self) -> WaitData:
         needed = _NEEDS.get(self.mode)
         if needed is not None and getattr(self, needed) is None:
-            raise ValueError(f"mode {self.mode} needs {needed}")
+            raise field_error(needed, f"mode {self.mode} needs {needed}", f"add {needed}")
         looked_at = self.looked_at
         if len(looked_at) > 1 or (looked_at and self.mode != "condition"):
-            raise ValueError("give at most one of records, query and http, in mode condition")
+            message = "a wait looks at one thing, in mode condition"
+            raise field_error(next(iter(looked_at)), message, "give at most one of records, query and http")
         for name, data in looked_at.items():
             for field in sorted(data.model_fields_set & (NodeData.model_fields.keys() - {"timeout_ms"})):
-                raise ValueError(f"{to_camel(field)} is a field of the node, not of {name}")
+                message = f"{to_camel(field)} is a field of the node, not of {name}"
+                raise field_error(f"{name}.{to_camel(field)}", message, "move it into the data of the node")
             if not _ONLY_READS[name](data):
-                raise ValueError(f"{name} may only read here: it is asked again and again")
+                message = f"{name} may only read here: it is asked again and again"
+                raise field_error(name, message, "change things in a node of their own")
         return self
 
     @property
@@ -119,11 +146,21 @@ _ONLY_READS: dict[str, Callable[[Any], bool]] = {
 
 
 class ApprovalData(NodeData):
-    assignees: list[str] = Field(default_factory=list)
-    message: str = ""
-    form: dict[str, Any] | None = None
-    required: Annotated[int, Field(ge=1, le=REQUIRED_MAX), WHOLE] = 1  # people who must approve
-    bar_starter: bool = False  # the person who started the run may not decide it
+    """A question to people, answered once."""
+
+    assignees: Annotated[
+        list[str], Field(description="Who may answer: names, or roles such as role:finance; empty: anybody.")
+    ] = Field(default_factory=list)
+    message: Annotated[str, Field(description="The question; may have {{ }}.")] = ""
+    form: Annotated[
+        dict[str, Any] | None, Field(description="A JSON Schema of what is filled in with the answer.")
+    ] = None
+    required: Annotated[
+        int, Field(ge=1, le=REQUIRED_MAX, description="How many people must approve."), WHOLE
+    ] = 1
+    bar_starter: Annotated[
+        bool, Field(description="Whether the person who started the run may not decide it.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
