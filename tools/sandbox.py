@@ -1,9 +1,9 @@
 """What code nodes cost beside their bare sandbox, and hostile code its neighbours: `python -m tools.sandbox`.
 
 Prints the cold start of each language, and its warm rate in the engine as a ratio to the same pool without
-an engine, measured in turns. Then it runs endless loops, memory bombs and crashes beside quick runs of the
-same worker, and prints how late its heartbeats and runs were. Exit code 1: a ratio below its bar, a quick
-run that failed, or a heartbeat that came too late.
+an engine, measured in turns. Then it runs endless loops, memory bombs, fork bombs and crashes beside quick
+runs of the same worker, and prints how late its heartbeats and runs were. Exit code 1: a ratio below its bar,
+a quick run that failed, or a heartbeat that came too late.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stepwell import Context, Engine, RunHandle, workflow
+from stepwell.sandbox import confinement
 from stepwell.sandbox.code_sandbox import CodeSandbox, Language
-from stepwell.sandbox.jail import jail
+from stepwell.sandbox.errors import CodeError
+from stepwell.sandbox.jail import jail, jailed
+from stepwell.sandbox.pool import SandboxPool
 from tools.disk import disk_folder
 from tools.node_rates import BAR, ITEMS, SETTINGS, Rates, in_turns, loop_graph
 
@@ -38,6 +41,19 @@ HOSTILE: dict[str, tuple[Language, str]] = {
     "a native memory bomb": ("javascript", "return new Array(5e8).join('x')"),
     "a Python memory bomb": ("python", "return [0] * 10 ** 9"),
     "recursion": ("javascript", "const f = () => f() + f(); return f()"),
+}
+
+# What no script can do is done by programs that are started and confined like a sandbox.
+_CONFINED = f"""
+import ctypes, os, sys
+sys.path.insert(0, {str(Path(confinement.__file__).parent)!r})
+import confinement
+confinement.confine()
+sys.stdin.buffer.read(4)
+"""
+NATIVE = {
+    "a fork bomb": (_CONFINED + "while True: os.fork()", "CODE_PROCESS_LIMIT"),
+    "a crash": (_CONFINED + "ctypes.string_at(0)", "CODE_CRASHED"),
 }
 
 
@@ -93,6 +109,10 @@ async def beside(database: str, *, seconds: float, hostile: bool) -> Beside:
             attackers = [
                 asyncio.create_task(_attack(engine, name, seconds)) for name in (HOSTILE if hostile else ())
             ]
+            attackers += [
+                asyncio.create_task(_attack_natively(*attack, seconds))
+                for attack in (NATIVE.values() if hostile else ())
+            ]
             took, failed = await _load(engine, seconds)
             await asyncio.gather(*attackers)
     gaps = [later - sooner for sooner, later in itertools.pairwise(beats)]
@@ -147,6 +167,21 @@ async def _attack(engine: Engine, name: str, seconds: float) -> None:
         except Exception:
             continue
         raise AssertionError(f"{name} was not stopped: {output}")
+
+
+async def _attack_natively(program: str, code: str, seconds: float) -> None:
+    """Start the hostile program again and again; each process is ended, and that is all it does."""
+    until = time.monotonic() + seconds
+    pool = SandboxPool(jailed([sys.executable, "-I", "-S", "-c", program]), size=1)
+    try:
+        while time.monotonic() < until:
+            try:
+                await pool.run({}, 20.0)
+            except CodeError as error:
+                if error.code != code:
+                    raise
+    finally:
+        await pool.close()
 
 
 async def measured(folder: Path, *, turns: int, seconds: float) -> bool:

@@ -220,7 +220,7 @@ class Engine(Client):
         steps = [
             *(http, query, wait_step(looks, self._clock.time)),
             notify_node_step(self._named_channels),
-            *code_steps(self._own_sandboxes()),
+            *code_steps(self._own_sandboxes(), self._run_workspaces.of),
         ]
         return {step.name: step for step in steps}
 

@@ -246,6 +246,8 @@ async def test_code_of_several_workspaces_runs_in_a_jail(memory_engines: Engines
 
         assert await theirs.result(60) == {"result": 2}
         assert await ours.result(60) == {"result": 3}
+        sandbox = await engine._own_sandboxes().of("python")
+        assert {child.owner for child in sandbox._pool._idle} == {"acme", "default"}
 
 
 @pytest.mark.req("BI-C24")

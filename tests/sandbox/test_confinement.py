@@ -294,6 +294,34 @@ async def test_a_flood_of_output_is_not_kept() -> None:
     assert error.value.code == "OUTPUT_TOO_LARGE"
 
 
+NAMES_ITSELF = """
+import json, os, struct, sys
+while head := sys.stdin.buffer.read(4):
+    sys.stdin.buffer.read(struct.unpack(">I", head)[0])
+    said = json.dumps({"pid": os.getpid()}).encode()
+    sys.stdout.buffer.write(struct.pack(">I", len(said)) + said)
+    sys.stdout.buffer.flush()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C16", "BI-C17")
+async def test_a_process_works_for_one_workspace() -> None:
+    pool = SandboxPool([sys.executable, "-I", "-S", "-c", NAMES_ITSELF], size=2)
+    owners = ["a", "a", "b", "a", "b", *(f"w{number}" for number in range(8)), "a"]
+    pids = [(await pool.run({}, 20.0, owner=owner))["pid"] for owner in owners]
+    kept = len(pool._idle)
+    await pool.close()
+
+    of = {
+        owner: {pid for each, pid in zip(owners[:5], pids, strict=False) if each == owner} for owner in "ab"
+    }
+    assert len(of["a"]) == len(of["b"]) == 1
+    assert not of["a"] & of["b"]
+    assert len(set(pids[5:])) == 9  # that of `a` has made room meanwhile
+    assert kept == 8
+
+
 @pytest.mark.slow
 @pytest.mark.req("X2", "BI-C24")
 def test_the_probe_tells_a_jail_from_none(jailing: str) -> None:

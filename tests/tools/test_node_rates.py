@@ -45,7 +45,7 @@ def test_http_nodes_make_half_as_many_requests_as_the_bare_client(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.req("X2", "BI-C02", "BI-C03", "BI-C19")
+@pytest.mark.req("X2", "BI-C02", "BI-C03", "BI-C11", "BI-C19", "BI-C22")
 def test_hostile_code_neither_delays_a_heartbeat_nor_fails_another_run(tmp_path: Path) -> None:
     seen = asyncio.run(sandbox.beside(str(tmp_path / "beside.db"), seconds=4.0, hostile=True))
 

@@ -93,12 +93,14 @@ class Sandboxes:
             await sandbox.close()
 
 
-def code_steps(sandboxes: Sandboxes) -> list[StepSpec]:
-    """Return the steps that run the code of nodes in these sandboxes."""
-    return [_code_step(name, language, sandboxes) for name, language in _LANGUAGES.items()]
+def code_steps(sandboxes: Sandboxes, workspace: Callable[[str], Awaitable[str]]) -> list[StepSpec]:
+    """Return the steps that run the code of nodes in these sandboxes; `workspace` is that of a run."""
+    return [_code_step(name, language, sandboxes, workspace) for name, language in _LANGUAGES.items()]
 
 
-def _code_step(name: str, language: Language, sandboxes: Sandboxes) -> StepSpec:
+def _code_step(
+    name: str, language: Language, sandboxes: Sandboxes, workspace: Callable[[str], Awaitable[str]]
+) -> StepSpec:
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
         try:
             sandbox = await sandboxes.of(language)
@@ -108,6 +110,7 @@ def _code_step(name: str, language: Language, sandboxes: Sandboxes) -> StepSpec:
                 timeout=config["seconds"],
                 output_max=PAYLOAD_BYTES_MAX,
                 key=step.key,
+                owner=await workspace(step.run_id),
             )
         except CodeError as error:
             _write(error.logged)

@@ -45,10 +45,12 @@ class CodeSandbox:
     def __init__(self, language: Language, *, processes: int = 2) -> None:
         self._pool = SandboxPool(command(language), size=processes)
 
-    async def run(self, code: str, ctx: Any, *, timeout: float, output_max: int, key: str = "") -> CodeResult:
+    async def run(
+        self, code: str, ctx: Any, *, timeout: float, output_max: int, key: str = "", owner: str = ""
+    ) -> CodeResult:
         """Run the body of a function of `ctx`; what it returns is the output.
 
-        Python sees the same random numbers for the same `key`.
+        Python sees the same random numbers for the same `key`. Processes are not shared between owners.
         """
         request = {
             "code": code,
@@ -58,7 +60,7 @@ class CodeSandbox:
             "output_max": output_max,
             "key": key,
         }
-        answer = await self._pool.run(request, timeout)
+        answer = await self._pool.run(request, timeout, owner=owner)
         if "output" not in answer:
             failed = code_error(answer)
             failed.logged = tuple(answer.get("logged", ()))

@@ -1,4 +1,7 @@
-"""SandboxPool: processes that run one piece of code at a time, and are killed when it does not end."""
+"""SandboxPool: processes that run one piece of code at a time, and are killed when it does not end.
+
+A process works for one owner, a workspace: code that breaks its interpreter meets no data of another one.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from stepwell.sandbox.errors import CodeError
 LENGTH = struct.Struct(">I")
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _RUNS_MAX = 500  # of one process; a leak in an interpreter must not add up
+_IDLE_MAX = 8  # processes of all owners
 _LATE_SECONDS = 0.25  # after its own limit the process is killed
 FORBIDDEN_CALL = (-signal.SIGSYS, 128 + signal.SIGSYS)  # how a process ends that begins another; in a jail
 NO_PROCESSES = "code of nodes has one process; let a step of a worker start others"
@@ -30,10 +34,10 @@ class SandboxPool:
         self._idle: deque[_Child] = deque()
         self._busy: set[_Child] = set()
 
-    async def run(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """Run it in a process of its own; CodeError if the process dies or has to be killed."""
+    async def run(self, request: dict[str, Any], timeout: float, *, owner: str = "") -> dict[str, Any]:
+        """Run it in a process of its owner; CodeError if the process dies or has to be killed."""
         async with self._free:
-            child = self._idle.pop() if self._idle else await _Child.started(self._command)
+            child = self._taken(owner) or await _Child.started(self._command, owner)
             self._busy.add(child)
             try:
                 async with asyncio.timeout(timeout + _LATE_SECONDS):
@@ -42,11 +46,23 @@ class SandboxPool:
                 raise CodeError("CODE_TIMEOUT", f"the code took longer than {timeout:g} s") from None
             finally:
                 self._busy.discard(child)
-                if child.usable:
-                    self._idle.append(child)
-                else:
-                    await child.end()
+                await self._keep(child)
             return answer
+
+    def _taken(self, owner: str) -> _Child | None:
+        for child in reversed(self._idle):
+            if child.owner == owner:
+                self._idle.remove(child)
+                return child
+        return None
+
+    async def _keep(self, child: _Child) -> None:
+        """Keep it for its owner, instead of the one that was idle for longest if they are too many."""
+        if not child.usable:
+            return await child.end()
+        self._idle.append(child)
+        if len(self._idle) > _IDLE_MAX:
+            await self._idle.popleft().end()
 
     async def close(self) -> None:
         children = [*self._idle, *self._busy]
@@ -56,13 +72,14 @@ class SandboxPool:
 
 
 class _Child:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, owner: str) -> None:
+        self.owner = owner
         self._process = process
         self._runs = 0
         self.usable = False
 
     @classmethod
-    async def started(cls, command: Sequence[str]) -> _Child:
+    async def started(cls, command: Sequence[str], owner: str) -> _Child:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
@@ -73,7 +90,7 @@ class _Child:
             start_new_session=True,  # so that it can be killed with all that it starts
             limit=_ANSWER_BYTES_MAX,
         )
-        return cls(process)
+        return cls(process, owner)
 
     async def answer(self, request: bytes) -> dict[str, Any]:
         assert self._process.stdin is not None
