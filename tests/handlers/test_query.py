@@ -295,6 +295,25 @@ async def test_bi_q08_a_graph_cannot_name_an_address(memory_engines: Engines, na
 
 
 @pytest.mark.slow
+@pytest.mark.req("N19", "X3", "BI-T12", "BI-Q03")
+async def test_a_call_does_not_get_around_the_checks_of_a_node(opened: Engine) -> None:
+    config = {"connection": "shop", "sql": "{{ctx.input.sql}}", "params": {}, "maxRows": 9, "readOnly": False}
+    call = {"step": "node:query", "args": {"config": {**config, "seconds": 9}}}
+    tool = {"prompt": "x", "tools": [{"name": "ask", "description": "asks", "step": "node:query"}]}
+    async with opened as engine:
+        for kind, data, field in (("call", call, "step"), ("ai", tool, "tools.0.step")):
+            body = query_graph({})
+            body["nodes"][1] = {"id": "call", "type": kind, "data": data}
+            with pytest.raises(InvalidGraph) as refused:
+                await engine.start_graph(body, {"sql": "DELETE FROM item"})
+            assert [(each.code, each.field) for each in refused.value.problems] == [("UNKNOWN_STEP", field)]
+            assert "use a query node" in refused.value.problems[0].suggestion
+        rows = await asked(engine, "SELECT count(*) AS n FROM item")
+
+    assert rows["rows"] == [{"n": 3}]
+
+
+@pytest.mark.slow
 @pytest.mark.req("N19", "X3", "BI-Q10")
 async def test_bi_q10_no_query_changes_what_the_next_one_sees(opened: Engine, shop: str) -> None:
     async with opened as engine:

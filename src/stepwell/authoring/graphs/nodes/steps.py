@@ -107,6 +107,8 @@ def outcome_of(result: bytes | msgspec.Raw) -> NodeOutcome:
 
 # steps that workers provide
 
+OF_NODES = "node:"  # how the names of the steps begin that nodes bring
+_REGISTER = "register it: Engine(steps=[...]); a command that has no code of yours saves it with --server"
 _LATE = 5.0  # the step's own timeout: what carries it out ends the work before
 
 
@@ -206,7 +208,7 @@ class CustomNode:
             str(field.alias) for field in NodeData.model_fields.values() if field.alias
         }
         self.spec = StepSpec(
-            name=f"node:{name}",
+            name=f"{OF_NODES}{name}",
             function=_executed(handler, frozenset({*handles, "error"})),
             retry=retry,
             timeout=timeout,
@@ -298,13 +300,14 @@ class CallWork:
 
     def __init__(self, data: CallData, compiler: NodeCompiler) -> None:
         self._args = compiler.template(data.args, "args")
-        spec = (compiler.steps or {}).get(data.step)
+        known = {name: spec for name, spec in (compiler.steps or {}).items() if not name.startswith(OF_NODES)}
+        spec = known.get(data.step)
         if spec is None:
             spec = StepSpec(name=data.step, function=_missing)
-            if compiler.steps is not None:
-                suggestion = (
-                    did_you_mean_one_of(data.step, compiler.steps) or "register it: Engine(steps=[...])"
-                )
+            suggestion = did_you_mean_one_of(data.step, known) if known else _REGISTER
+            if data.step.startswith(OF_NODES):  # their node checks what they are given when it is saved
+                suggestion = f"use a {data.step.removeprefix(OF_NODES)} node"
+            if compiler.steps is not None or data.step.startswith(OF_NODES):
                 compiler.problem("UNKNOWN_STEP", f"there is no step {excerpt(data.step)}", "step", suggestion)
         self._codecs = {} if spec.function is _missing else parameter_codecs(spec)
         self.spec = replace(
