@@ -112,18 +112,63 @@ async def test_an_unsigned_delivery_starts_nothing(engines: Engines) -> None:
     body = b'{"name": "Eve"}'
     async with hooked(engines) as (client, engine), stranger(client) as sender:
         path = await created(client, workflow="greeting")
-        answers = [
-            await sender.post(path, content=body, headers={"content-type": "application/json"}),
-            await sender.post(path, content=body + b" ", headers=signed(body)),
-            await sender.post(path, content=body, headers=signed(body, at=-301)),
-            await sender.post(path, content=body, headers=signed(body, secret="whsec_b3RoZXI=")),
-        ]
+        unsigned = {"content-type": "application/json"}
+        many = {"webhook-signature": " ".join([signed(body)["webhook-signature"]] * 1000)}
+        answers = {
+            "BI-W01": await sender.post(path, content=body, headers=unsigned),
+            "BI-W02": await sender.post(path, content=body + b" ", headers=signed(body)),
+            "BI-W03": await sender.post(path, content=body, headers=signed(body, at=-301)),
+            "BI-W03 ahead": await sender.post(path, content=body, headers=signed(body, at=302)),
+            "BI-W05": await sender.post(path, content=body, headers=signed(body, secret="whsec_b3RoZXI=")),
+            "BI-W06": await sender.post(path, content=body, headers=signed(body) | many),
+        }
         runs = await engine.runs()
 
-    assert {answer.status_code for answer in answers} == {401}
-    assert [code(answer) for answer in answers] == ["SIGNATURE", "SIGNATURE", "TIMESTAMP", "SIGNATURE"]
-    assert not any(SECRET in answer.text for answer in answers)
+    assert {answer.status_code for answer in answers.values()} == {401}
+    expected = {row: "TIMESTAMP" if row.startswith("BI-W03") else "SIGNATURE" for row in answers}
+    assert {row: code(answer) for row, answer in answers.items()} == expected
+    assert not any(SECRET in answer.text for answer in answers.values())
     assert not runs
+
+
+@pytest.mark.req("T2", "X6", "BI-W05")
+async def test_the_old_secret_of_a_webhook_is_refused_after_a_change(memory_engines: Engines) -> None:
+    body, new = b'{"name": "Ana"}', "whsec_bmV3bmV3bmV3bmV3bmV3bmV3"
+    async with hooked(memory_engines) as (client, engine), stranger(client) as sender:
+        path = await created(client, workflow="greeting")
+        before = await sender.post(path, content=body, headers=signed(body))
+        await engine.secrets.set("shop", new)
+        engine.secret_opener._opened.clear()  # as five seconds later
+        old = await sender.post(path, content=body, headers=signed(body, "msg_2"))
+        after = await sender.post(path, content=body, headers=signed(body, "msg_2", secret=new))
+
+    assert (before.status_code, old.status_code, after.status_code) == (202, 401, 202)
+    assert code(old) == "SIGNATURE"
+
+
+@pytest.mark.req("T2", "X6", "BI-W07")
+async def test_an_address_that_guesses_is_slowed_down_and_one_that_delivered_is_not(
+    memory_engines: Engines,
+) -> None:
+    body, wrong = b'{"name": "Ana"}', "/hooks/default/unknown"
+    async with hooked(memory_engines) as (client, engine), stranger(client) as sender:
+        path = await created(client, workflow="greeting")
+        guesses = [code(await sender.post(wrong, content=body)) for _ in range(25)]
+        refused = await sender.post(path, content=body, headers=signed(body))
+        key_of_others = await client.get("/api/v1/me")
+        runs = await engine.runs()
+    async with hooked(memory_engines) as (client, _), stranger(client) as sender:
+        path = await created(client, workflow="greeting", name="again")
+        await sender.post(path, content=body, headers=signed(body))
+        mistakes = {
+            code(await sender.post(path, content=body + b" ", headers=signed(body))) for _ in range(25)
+        }
+        accepted = await sender.post(path, content=body, headers=signed(body, "msg_2"))
+
+    assert guesses == ["WEBHOOK_NOT_FOUND"] * 20 + ["TOO_MANY_ATTEMPTS"] * 5
+    assert (refused.status_code, refused.headers["retry-after"], len(runs)) == (429, "60", 0)
+    assert key_of_others.status_code == 200
+    assert (mistakes, accepted.status_code) == ({"SIGNATURE"}, 202)
 
 
 @pytest.mark.req("T2", "BI-W07", "BI-W12", "BI-W13")
@@ -138,7 +183,7 @@ async def test_addresses_that_lead_nowhere_look_alike(engines: Engines) -> None:
             await sender.post(f"/hooks/acme/{token}", content=body, headers=signed(body)),
             await sender.post(path, content=body, headers=signed(body)),  # paused
         ]
-        methods = [await sender.get(path), await sender.put(path), await sender.options(path)]
+        methods = [await sender.request(name, path) for name in ("GET", "HEAD", "PUT", "OPTIONS", "DELETE")]
         await client.post("/api/v1/webhooks/hook/resume", json={})
         await engine.disable("doubling", by="ann")
         disabled = await sender.post(path, content=b"4", headers=signed(b"4"))
@@ -192,23 +237,26 @@ async def test_a_run_that_waits_hears_of_a_delivery(engines: Engines) -> None:
         ("application/json", b'{"files":{"a":{"filepath":"/etc/passwd"}}}', "files"),
         ("application/json", b'{"x": "{{secrets.KEY}} {{trigger.id}}"}', "{{secrets.KEY}} {{trigger.id}}"),
         ("application/x-www-form-urlencoded", b"a[__proto__][x]=1&b=2", "a[__proto__][x]"),
-        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 2000), 400),
-        ("multipart/form-data; boundary=x", b"--x--", 415),
-        ("application/xml", b"<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", 415),
-        ("application/json", b'{"a": 1', 400),
-        ("application/json", b"[" * 200, 400),
-        ("text/plain", b"\xff\xfe", 400),
+        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 2000), (400, "FORM_INVALID")),
+        ("multipart/form-data; boundary=x", b"--x--", (415, "CONTENT_TYPE")),
+        ("multipart/form-data", b"--x\r\n" * 100_000, (415, "CONTENT_TYPE")),
+        ("application/xml", b"<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", (415, "CONTENT_TYPE")),
+        ("application/json", b'{"a": 1', (400, "JSON_INVALID")),
+        ("application/json", b"[" * 200, (400, "JSON_TOO_DEEP")),
+        ("text/plain", b"\xff\xfe", (400, "ENCODING")),
     ],
     ids=lambda value: str(value)[:30],
 )
-async def test_bodies_are_plain_data(engines: Engines, kind: str, body: bytes, expected: str | int) -> None:
-    async with hooked(engines) as (client, engine), stranger(client) as sender:
+async def test_bodies_are_plain_data(
+    memory_engines: Engines, kind: str, body: bytes, expected: str | tuple[int, str]
+) -> None:
+    async with hooked(memory_engines) as (client, engine), stranger(client) as sender:
         path = await created(client, event="seen")
         answer = await sender.post(path, content=body, headers=signed(body) | {"content-type": kind})
         events = await engine.store.published("seen", "", since=0.0)
 
-    if isinstance(expected, int):
-        assert answer.status_code == expected, answer.text
+    if isinstance(expected, tuple):
+        assert (answer.status_code, code(answer)) == expected, answer.text
         assert not events
     else:
         assert answer.status_code == 202, answer.text

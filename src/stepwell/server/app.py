@@ -20,7 +20,7 @@ from stepwell.server import record_routes, routes, trigger_routes
 from stepwell.server.access import LOOPBACK, Access
 from stepwell.server.audit import AuditTrail
 from stepwell.server.bulk import BulkJobs
-from stepwell.server.credentials import Credentials
+from stepwell.server.credentials import ATTEMPTS_MAX, Credentials, FailureCount
 from stepwell.server.guard import Guard
 from stepwell.server.live import Streams
 from stepwell.server.metrics import Metrics
@@ -72,6 +72,7 @@ class ServerApp(FastAPI):
         self.access = access
         self.state.engine, self.state.access = engine, access
         access.use(Credentials(engine))
+        self.state.delivery_failures = FailureCount(ATTEMPTS_MAX)  # of requests to webhooks
         self.state.streams = Streams()
         self.state.metrics = Metrics(engine, self.state.streams)
         self.state.audit = AuditTrail(engine)

@@ -117,21 +117,24 @@ class FailureCount:
         self._failures: dict[str, tuple[float, int]] = {}  # since, how many
         self._trusted: dict[tuple[str, str], None] = {}  # address and credential that were right
 
-    def check(self, address: str, id: str) -> None:
+    def check(self, address: str, id: str = "") -> None:
         """Refuse to look at one more credential after too many failures."""
         if self._locked(address, id) and (address, id) not in self._trusted:
             raise _too_many()
 
-    def failure(self, address: str, id: str, message: str) -> Refusal:
-        """Count a failure and return its refusal."""
-        locked = self._locked(address, id)
+    def count(self, address: str, id: str = "") -> None:
         now = time.monotonic()
         for name in _names(address, id):
             since, count = self._recent(name)
             _bounded(self._failures)[name] = (since if count else now, count + 1)
+
+    def failure(self, address: str, id: str, message: str) -> Refusal:
+        """Count a failure and return its refusal."""
+        locked = self._locked(address, id)
+        self.count(address, id)
         return _too_many() if locked else unauthenticated(message)
 
-    def succeeded(self, address: str, id: str) -> None:
+    def succeeded(self, address: str, id: str = "") -> None:
         if (address, id) not in self._trusted:
             _bounded(self._trusted)[address, id] = None
 
@@ -158,7 +161,7 @@ def _too_many() -> Refusal:
     return Refusal(
         429,
         "TOO_MANY_ATTEMPTS",
-        "too many wrong credentials came from this address or for this key",
+        "too many requests with a wrong key, signature or webhook came from this address, or for this key",
         hint="wait a minute, then send the right one",
         headers={"Retry-After": str(round(_WINDOW))},
     )

@@ -16,6 +16,7 @@ from stepwell.client.run_webhooks import AddressUsed
 from stepwell.domain.status import Status
 from stepwell.domain.triggers.webhook import WebhookRequest
 from stepwell.errors import (
+    InvalidSignature,
     NotEndedYet,
     RunError,
     SecretsKeyMissing,
@@ -23,6 +24,8 @@ from stepwell.errors import (
     TriggerNotFound,
     excerpt,
 )
+from stepwell.server.access import address_of
+from stepwell.server.credentials import FailureCount
 from stepwell.server.json_body import BODY_MAX, parse, read_body
 from stepwell.server.refusal import Refusal
 
@@ -42,6 +45,9 @@ class DeliveryAnswer(BaseModel):
 
 async def receive_delivery(request: Request, workspace: Workspace, token: Token) -> Response:
     """Start the run of a webhook, publish its event, or answer a waiting run. A delivery id counts once."""
+    failures: FailureCount = request.app.state.delivery_failures
+    address = address_of(request)
+    failures.check(address)
     data = await read_body(request, BODY_MAX)
     engine: Engine = request.app.state.engine
     view = engine.within(workspace)
@@ -56,10 +62,15 @@ async def receive_delivery(request: Request, workspace: Workspace, token: Token)
     except AddressUsed as error:
         raise Refusal(410, "WEBHOOK_GONE", error.message, hint="ask the run for a new address") from None
     except TriggerNotFound:
+        failures.count(address)
         raise _unknown() from None
+    except InvalidSignature:
+        failures.count(address)
+        raise
     except (SecretUnreadable, SecretsKeyMissing) as error:
         _log.error("a webhook of workspace %s cannot check its requests: %s", workspace, error)
         raise Refusal(503, "WEBHOOK_UNAVAILABLE", "this webhook cannot check requests now") from None
+    failures.succeeded(address)
     shown = DeliveryAnswer(run=answer.run, duplicate=answer.duplicate)
     if answer.reply == "result" and answer.run:
         return await _result(view, shown, answer.wait)
