@@ -73,24 +73,81 @@ def test_the_wheel_has_the_page_and_every_file_that_is_named_in_it(wheels: Path)
     assert not [name for name in names if name.startswith(("tests/", "tools/", "studio/"))]
 
 
-@pytest.mark.slow
-@pytest.mark.req("D2", "D5")
-def test_the_wheel_in_an_empty_environment_runs_the_demo(
-    wheels: Path, browser: Browser, tmp_path: Path
-) -> None:
-    home = tmp_path / "empty"
+@pytest.fixture(scope="module")
+def python(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python of an environment that has the wheel, and nothing but its dependencies."""
+    home = tmp_path_factory.mktemp("empty")
     venv.create(home, with_pip=True)
     python = str(home / "bin" / "python")
     _pip(python, "install", "--no-index", "--find-links", str(wheels), "stepwell")
-    where = subprocess.run(
-        [python, "-c", "import stepwell; print(stepwell.__file__)"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    where = _printed(python, "import stepwell; print(stepwell.__file__)", home)
     assert str(home) in where, "not the sources of this tree"
+    return python
 
+
+def _printed(python: str, program: str, folder: Path) -> str:
+    done = subprocess.run(
+        [python, "-c", program], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# What needs an extra, and how it is asked for.
+WITHOUT_EXTRAS = """
+import asyncio
+from stepwell import Engine, graph
+from stepwell.errors import StepwellError
+from stepwell.secrets.keyring import Keyring
+
+def body(kind, data):
+    nodes = [{"id": "s", "type": "start"}, {"id": "n", "type": kind, "data": data}]
+    nodes += [{"id": "e", "type": "end"}]
+    return {"nodes": nodes, "edges": [{"source": "s", "target": "n"}, {"source": "n", "target": "e"}]}
+
+async def ran(kind, data):
+    provider = {"kind": "openai", "base_url": "https://models.example/v1", "model": "m"}
+    async with Engine(":memory:", providers={"main": provider}) as engine:
+        await (await engine.start_graph(body(kind, data), {})).result(30)
+
+async def opened(address):
+    async with Engine(address):
+        pass
+
+ATTEMPTS = {
+    "javascript": lambda: asyncio.run(ran("javascript", {"code": "return 1"})),
+    "python": lambda: asyncio.run(ran("python", {"code": "return 1"})),
+    "ai": lambda: asyncio.run(ran("ai", {"prompt": "hello"})),
+    "postgres": lambda: asyncio.run(opened("postgresql://127.0.0.1/nothing")),
+    "encryption": lambda: Keyring({"k": b"k" * 32}, current="k"),
+    "yaml": lambda: graph("flow.yaml"),
+}
+open("flow.yaml", "w").write("nodes: []")
+for name, attempt in ATTEMPTS.items():
+    try:
+        attempt()
+        print(name, "worked")
+    except StepwellError as error:
+        print(name, error.code, str(error).replace("\\n", " "))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("D2", "N6", "N7", "BI-C24")
+def test_what_needs_an_extra_says_what_to_install(python: str, tmp_path: Path) -> None:
+    extras = {"javascript": "code", "python": "code", "ai": "ai"}
+    lines = dict(line.split(" ", 1) for line in _printed(python, WITHOUT_EXTRAS, tmp_path).splitlines())
+
+    assert lines.keys() == extras.keys() | {"postgres", "encryption", "yaml"}
+    for name, said in lines.items():
+        assert f"stepwell[{extras.get(name, name)}]" in said, f"{name} {said}"
+
+
+@pytest.mark.slow
+@pytest.mark.req("D2", "D5")
+def test_the_wheel_in_an_empty_environment_runs_the_demo(
+    python: str, browser: Browser, tmp_path: Path
+) -> None:
     with running_demo(tmp_path / "demo", python=python) as demo:
         page = browser.new_page()
         page.goto(f"{demo.url}/?t={demo.token}")

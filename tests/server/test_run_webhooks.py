@@ -149,8 +149,9 @@ async def test_a_delivery_before_its_wait_is_kept_and_one_after_it_is_refused(en
         assert await send(second, "x")
         await run.signal("go")
         await run.waiting_for("again")
-        with pytest.raises(AddressUsed, match="no longer waits"):
+        with pytest.raises(AddressUsed, match="no longer waits") as refused:
             await send(first, "y")
+        assert "new address" in refused.value.hint
         await run.signal("again")
 
         assert await run.result(60) == 1

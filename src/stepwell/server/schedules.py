@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepwell.client.schedules import ScheduleInfo
-from stepwell.server import cursor as cursors
 from stepwell.server import views
 from stepwell.server.caller import caller_of
+from stepwell.server.named_triggers import NamedTriggerRoutes
 from stepwell.server.refusal import Refusal
 from stepwell.server.runs import PAGE_MAX, RequestBody, WhoBody, url_of
 
@@ -25,6 +25,8 @@ IfMatch = Annotated[
     Header(alias="If-Match", description="revision of the schedule that was loaded, in double quotes"),
 ]
 Interval = Annotated[str | float | None, Field(description='an interval: "15m", or seconds')]
+
+_ROUTES = NamedTriggerRoutes("schedules")
 
 
 class WhenBody(RequestBody):
@@ -135,12 +137,8 @@ async def list_schedules(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> SchedulePage:
     """List the schedules by name."""
-    caller = caller_of(request)
-    purpose = ("schedules", caller.principal.workspace)
-    before = cursors.read_text(cursor, *purpose) if cursor else ""
-    page = await caller.engine.schedules.list(workflow=workflow, before=before, limit=limit)
-    after = cursors.write(page.next, *purpose) if page.next else None
-    return SchedulePage(schedules=[view_of(info) for info in page], cursor=after)
+    page = await _ROUTES.page(request, view_of, workflow=workflow, cursor=cursor, limit=limit)
+    return SchedulePage(**page)
 
 
 async def create_schedule(request: Request, response: Response, body: NewScheduleBody) -> ScheduleView:
@@ -187,25 +185,18 @@ async def delete_schedule(
     by: Annotated[str, Query(max_length=500, description="local mode only: who deletes it")] = "",
 ) -> views.TriggerChanged:
     """Delete a schedule; its runs continue."""
-    caller = caller_of(request)
-    await caller.engine.schedules.get(name)
-    return views.TriggerChanged(
-        name=name, changed=await caller.engine.schedules.delete(name, by=caller.who(by))
-    )
+    await caller_of(request).engine.schedules.get(name)
+    return await _ROUTES.delete(request, name, by)
 
 
 async def pause_schedule(request: Request, name: ScheduleName, body: WhoBody) -> views.TriggerChanged:
     """Start nothing until it is resumed."""
-    caller = caller_of(request)
-    changed = await caller.engine.schedules.pause(name, by=caller.who(body.by), reason=body.reason)
-    return views.TriggerChanged(name=name, changed=changed)
+    return await _ROUTES.pause(request, name, body)
 
 
 async def resume_schedule(request: Request, name: ScheduleName, body: WhoBody) -> views.TriggerChanged:
     """Let it start runs again, from its next time on."""
-    caller = caller_of(request)
-    changed = await caller.engine.schedules.resume(name, by=caller.who(body.by))
-    return views.TriggerChanged(name=name, changed=changed)
+    return await _ROUTES.resume(request, name, body)
 
 
 async def trigger_schedule(request: Request, name: ScheduleName, body: TriggerNowBody) -> views.RunStarted:

@@ -11,12 +11,14 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from stepwell.client.event_triggers import PAYLOAD, EventTriggerInfo
-from stepwell.server import cursor as cursors
 from stepwell.server import views
 from stepwell.server.caller import caller_of
+from stepwell.server.named_triggers import NamedTriggerRoutes
 from stepwell.server.runs import PAGE_MAX, RequestBody, WhoBody
 
 TriggerName = Annotated[str, Path(max_length=500, description="name of a trigger", examples=["ship-orders"])]
+
+_ROUTES = NamedTriggerRoutes("triggers")
 
 
 class EventTriggerBody(RequestBody):
@@ -91,12 +93,8 @@ async def list_triggers(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> TriggerPage:
     """List the triggers of events and sources by name."""
-    caller = caller_of(request)
-    purpose = ("triggers", caller.principal.workspace)
-    before = cursors.read_text(cursor, *purpose) if cursor else ""
-    page = await caller.engine.triggers.list(workflow=workflow, before=before, limit=limit)
-    after = cursors.write(page.next, *purpose) if page.next else None
-    return TriggerPage(triggers=[view_of(info) for info in page], cursor=after)
+    page = await _ROUTES.page(request, view_of, workflow=workflow, cursor=cursor, limit=limit)
+    return TriggerPage(**page)
 
 
 async def create_trigger(request: Request, body: EventTriggerBody) -> TriggerView:
@@ -119,23 +117,17 @@ async def delete_trigger(
     by: Annotated[str, Query(max_length=500, description="local mode only: who deletes it")] = "",
 ) -> views.TriggerChanged:
     """Delete a trigger; the runs that it started continue."""
-    caller = caller_of(request)
-    done = await caller.engine.triggers.delete(trigger, by=caller.who(by))
-    return views.TriggerChanged(name=trigger, changed=done)
+    return await _ROUTES.delete(request, trigger, by)
 
 
 async def pause_trigger(request: Request, trigger: TriggerName, body: WhoBody) -> views.TriggerChanged:
     """Start nothing until it is resumed."""
-    caller = caller_of(request)
-    done = await caller.engine.triggers.pause(trigger, by=caller.who(body.by), reason=body.reason)
-    return views.TriggerChanged(name=trigger, changed=done)
+    return await _ROUTES.pause(request, trigger, body)
 
 
 async def resume_trigger(request: Request, trigger: TriggerName, body: WhoBody) -> views.TriggerChanged:
     """Let it start runs again."""
-    caller = caller_of(request)
-    done = await caller.engine.triggers.resume(trigger, by=caller.who(body.by))
-    return views.TriggerChanged(name=trigger, changed=done)
+    return await _ROUTES.resume(request, trigger, body)
 
 
 def view_of(info: EventTriggerInfo) -> TriggerView:

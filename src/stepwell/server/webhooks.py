@@ -11,12 +11,14 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from stepwell.client.webhooks import BODY, WebhookInfo
-from stepwell.server import cursor as cursors
 from stepwell.server import views
 from stepwell.server.caller import caller_of
+from stepwell.server.named_triggers import NamedTriggerRoutes
 from stepwell.server.runs import PAGE_MAX, RequestBody, WhoBody
 
 WebhookName = Annotated[str, Path(max_length=200, description="name of a webhook", examples=["refunds"])]
+
+_ROUTES = NamedTriggerRoutes("webhooks")
 
 
 class WebhookBody(RequestBody):
@@ -90,12 +92,8 @@ async def list_webhooks(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> WebhookPage:
     """List the webhooks by name."""
-    caller = caller_of(request)
-    purpose = ("webhooks", caller.principal.workspace)
-    before = cursors.read_text(cursor, *purpose) if cursor else ""
-    page = await caller.engine.webhooks.list(workflow=workflow, before=before, limit=limit)
-    after = cursors.write(page.next, *purpose) if page.next else None
-    return WebhookPage(webhooks=[view_of(info) for info in page], cursor=after)
+    page = await _ROUTES.page(request, view_of, workflow=workflow, cursor=cursor, limit=limit)
+    return WebhookPage(**page)
 
 
 async def create_webhook(request: Request, body: WebhookBody) -> WebhookView:
@@ -118,23 +116,17 @@ async def delete_webhook(
     by: Annotated[str, Query(max_length=500, description="local mode only: who deletes it")] = "",
 ) -> views.TriggerChanged:
     """Delete a webhook; its path no longer works, and its runs continue."""
-    caller = caller_of(request)
-    done = await caller.engine.webhooks.delete(webhook, by=caller.who(by))
-    return views.TriggerChanged(name=webhook, changed=done)
+    return await _ROUTES.delete(request, webhook, by)
 
 
 async def pause_webhook(request: Request, webhook: WebhookName, body: WhoBody) -> views.TriggerChanged:
     """Refuse requests until it is resumed."""
-    caller = caller_of(request)
-    done = await caller.engine.webhooks.pause(webhook, by=caller.who(body.by), reason=body.reason)
-    return views.TriggerChanged(name=webhook, changed=done)
+    return await _ROUTES.pause(request, webhook, body)
 
 
 async def resume_webhook(request: Request, webhook: WebhookName, body: WhoBody) -> views.TriggerChanged:
     """Accept requests again."""
-    caller = caller_of(request)
-    done = await caller.engine.webhooks.resume(webhook, by=caller.who(body.by))
-    return views.TriggerChanged(name=webhook, changed=done)
+    return await _ROUTES.resume(request, webhook, body)
 
 
 def view_of(info: WebhookInfo) -> WebhookView:
