@@ -2,7 +2,7 @@
 
 Each secret is echoed by a service, returned, raised, printed, logged and saved by the code that uses it. The
 bytes are those of the database's files with its journal, of every answer and stream of the API, of exports,
-logs, metrics and spans.
+logs, metrics, spans and the output of the process.
 """
 
 from __future__ import annotations
@@ -103,9 +103,15 @@ async def spilling(step: StepContext) -> Any:
     return given
 
 
+@step(secrets=["passed", "lines"], isolation="process")
+def spilling_in_process(step: StepContext) -> Any:
+    return [spilled(step, step.secrets[name]) for name in ("passed", "lines")]
+
+
 @workflow
 async def leaky(ctx: Context, fails: bool = False) -> Any:
     given = await ctx.step(spilling)
+    await ctx.step(spilling_in_process)
     await ctx.run(listening_child, given)
     if fails:
         raise ValueError(f"ended with {given}")
@@ -292,8 +298,11 @@ async def test_no_secret_is_in_any_byte_that_was_written(
         requests = b"".join(web.requests)
     found += leaks("spans", spans.text())
     found += leaks("logging", caplog.text.encode() + repr([vars(r) for r in caplog.records]).encode())
+    output = "".join(capfd.readouterr())
+    found += leaks("output", output.encode())
 
     assert statuses == ["completed", "failed", "completed", "completed"]
+    assert output.count("printed [secret passed]") >= 4  # also of the process
     assert SENT.encode() in requests  # it was used
     assert spans.memory.get_finished_spans()
     assert found == []

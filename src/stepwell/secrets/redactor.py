@@ -210,6 +210,13 @@ def _within_json(text: str) -> set[str]:
 _watching: WeakSet[Redactor] = WeakSet()
 
 
+def without_secrets(text: str) -> str:
+    """Return a text without the values that this process has opened."""
+    for redactor in tuple(_watching):
+        text = redactor.redact_text(text)
+    return text
+
+
 def watch_logging(redactor: Redactor) -> None:
     """Redact records of `logging` from now on."""
     _watching.add(redactor)
@@ -235,8 +242,7 @@ def _redact_record(record: logging.LogRecord) -> None:
     trace = seen = ""
     if record.exc_info and record.exc_info[0] is not None:
         trace = seen = "".join(traceback.format_exception(*record.exc_info)).rstrip()
-    for redactor in tuple(_watching):
-        shown, seen = redactor.redact_text(shown), redactor.redact_text(seen)
+    shown, seen = without_secrets(shown), without_secrets(seen)
     if shown != text:
         record.msg, record.args = shown, None
     if seen != trace:

@@ -31,6 +31,7 @@ from stepwell.domain.steps import StepSpec, decode_arguments, describe, spec_of
 from stepwell.engine.execution.exit_guard import sys_exit_as_error
 from stepwell.engine.execution.step_log import StepLog, log_into, observed_output
 from stepwell.errors import Permanent, RetryAfter
+from stepwell.secrets.redactor import Redactor
 
 _PR_SET_PDEATHSIG = 1
 _LOOK_SECONDS = 0.1  # how often to check the parent if the kernel does not end us
@@ -106,11 +107,14 @@ def main(worker: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # nor may it, or a program that it calls, read the requests
     os.close(nothing)
+    redactor = Redactor()
     while True:
         head = requests.read(8)
         if len(head) < 8:
             return
         request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=StepRequest)
+        for name, value in request.secrets.items():
+            redactor.learn(name, value)
         lines = SentLines(replies, request.log_bytes_max)
         if request.log_bytes_max:
             variables = contextvars.copy_context()

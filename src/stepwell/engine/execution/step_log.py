@@ -21,6 +21,7 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from stepwell.domain.step_log import Capture, Stream, line_of
+from stepwell.secrets.redactor import without_secrets
 
 _current: ContextVar[StepLog | None] = ContextVar("stepwell_step_log", default=None)
 _PARTIAL_MAX = 16_000  # characters printed without a line end before they become a line
@@ -113,18 +114,23 @@ class StepLog(msgspec.Struct, eq=False):
 
 
 class _ObservedStream(io.TextIOBase):
-    """In front of a text stream: passes everything on, and shows what steps print to their logs."""
+    """In front of a text stream: passes everything on, and shows what steps print to their logs.
+
+    What a step prints is passed on without the values of secrets: the output of a process is often kept.
+    """
 
     def __init__(self, stream: TextIO, name: Stream) -> None:
         self._stream = stream
         self._name: Stream = name
 
     def write(self, text: str, /) -> int:
-        written = self._stream.write(text)
         log = _current.get()
-        if log is not None and not _in_logging():
+        if log is None:
+            return self._stream.write(text)
+        self._stream.write(without_secrets(text))
+        if not _in_logging():
             log.take_printed(text, self._name)
-        return written
+        return len(text)
 
     def writelines(self, lines: Any, /) -> None:
         for line in lines:
