@@ -261,6 +261,25 @@ async def test_values_cannot_lead_a_call_inside(memory_engines: Engines) -> None
         assert listener.connections == 0
 
 
+@pytest.mark.req("X1", "N18", "BI-T11")
+@pytest.mark.parametrize("id", ["..", ".", "%2e%2E", "../admin", "a..b", "..."])
+async def test_a_value_in_a_path_leads_to_no_other_path(memory_engines: Engines, id: str) -> None:
+    async with (
+        listening(answered(b"1", "200 OK", JSON)) as listener,
+        opened(memory_engines, listener) as engine,
+    ):
+        data = {"url": f"http://127.0.0.1:{listener.port}/orders/{{{{ctx.input.id}}}}/items?up=.."}
+        run = await engine.start_graph(graph_of(data, ERROR_EDGE), {"id": id})
+        ended = await result(run)
+        paths = [request.split(b" ")[1] for request in listener.requests]
+
+    if id in ("..", "."):
+        assert (ended, paths) == ("URL_INVALID", [])
+    else:
+        sent = {"%2e%2E": b"%252e%252E", "../admin": b"..%2Fadmin"}.get(id, id.encode())
+        assert paths == [b"/orders/" + sent + b"/items?up=.."]
+
+
 @pytest.mark.req("N18", "K12")
 async def test_a_slow_service_fails_within_the_timeout(memory_engines: Engines) -> None:
     async def silent(request: bytes, writer: asyncio.StreamWriter) -> None:

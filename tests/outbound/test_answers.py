@@ -357,19 +357,48 @@ async def test_a_server_that_speaks_only_old_tls_is_refused() -> None:
 async def test_a_name_that_cannot_be_resolved_fails_within_the_timeout(
     monkeypatch: pytest.MonkeyPatch, error: OSError | None, code: str
 ) -> None:
-    async def ask(*_: object, **__: object) -> None:
+    spoken = threading.Event()
+
+    def ask(*_: object, **__: object) -> None:
         if error is not None:
             raise error
-        await asyncio.Event().wait()
+        spoken.wait(60)
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", ask)  # the name server
+    monkeypatch.setattr(socket, "getaddrinfo", ask)  # the name server
     client = OutboundClient()
-    with pytest.raises(OutboundError) as failed:
-        await client.send(OutboundRequest(method="GET", url="http://nowhere.invalid/", timeout=0.5))
-    await client.close()
+    try:
+        with pytest.raises(OutboundError) as failed:
+            await client.send(OutboundRequest(method="GET", url="http://nowhere.invalid/", timeout=0.5))
+        await client.close()
+    finally:
+        spoken.set()
 
     assert failed.value.code == code
     assert not failed.value.permanent
+
+
+@pytest.mark.req("X1", "BI-H25")
+async def test_names_that_resolve_slowly_hold_up_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken, asked = threading.Event(), []
+
+    def ask(host: str, *_: object, **__: object) -> list[Any]:
+        asked.append(host)
+        spoken.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    client = OutboundClient()
+    calls = [
+        asyncio.create_task(client.send(OutboundRequest(method="GET", url=f"http://slow{n}.example/")))
+        for n in range(40)
+    ]
+    try:
+        await until(lambda: len(asked) >= 32)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), 10) == 7
+    finally:
+        spoken.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await client.close()
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ import select
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -20,18 +22,26 @@ from httpcore2 import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream
 from stepwell.outbound.addresses import Address, AllowedNetworks, is_forbidden
 from stepwell.outbound.errors import OutboundFailed, OutboundRefused
 
+_LOOKUPS_MAX = 32
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
 
 async def resolve(host: str, port: int) -> list[Address]:
     """Ask the system's resolver; OutboundFailed if it has no answer."""
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = await asyncio.get_running_loop().run_in_executor(_lookups(), look_up)
     except (OSError, UnicodeError) as error:
         raise OutboundFailed(
             "DNS_ERROR", f"the host {host} cannot be resolved: {error}", hint="check its name"
         ) from None
     return list(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries))
+
+
+@cache
+def _lookups() -> ThreadPoolExecutor:
+    """Threads of their own: a lookup cannot be ended, and must not hold up other work in threads."""
+    return ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="stepwell-dns")
 
 
 class CheckedConnections(AsyncNetworkBackend):

@@ -88,7 +88,7 @@ def _by_field(error: ValidationError, given: Any) -> list[tuple[tuple[str, ...],
         grouped.setdefault(path, []).append(detail)
         if choice is not None:
             choices.add(choice)
-    for choice in choices:  # it is of one kind, except for a part of it: what the others say is no help
+    for choice in choices:  # a part of one kind is wrong: what the other kinds say does not help
         if any(path[: len(choice)] == choice != path for path in grouped):
             grouped.pop(choice, None)
     return list(grouped.items())

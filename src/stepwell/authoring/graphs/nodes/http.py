@@ -24,6 +24,8 @@ from stepwell.outbound.request import RESPONSE_BYTES_MAX, TIMEOUT
 NAME = "node:http"
 _ANY_PORT = range(1, 65536)  # the worker decides which ports are allowed
 _LITERAL = re.compile(r"https?://[^/?#{}]+[/?]", re.IGNORECASE)
+# Servers take these for "here" and "one up"; percent-encoding does not change that.
+_DOTS = re.compile(r"/(?:\.|%2e){1,2}(?:/|\Z)", re.IGNORECASE)
 StatusPattern = Annotated[str, Field(pattern=r"^[1-5](xx|[0-9]{2})$")]
 
 
@@ -105,6 +107,12 @@ class HttpWork:
         url, headers = self._url.render(scope, now), self._headers.render(scope, now)
         if not isinstance(url, str):
             raise NodeConfigError("the address is not text", code="URL_INVALID")
+        if "{{" in self._data.url and _DOTS.search(re.split(r"[?#]", url, maxsplit=1)[0]):
+            raise NodeConfigError(
+                "a value makes a part of the path that is only dots, which leads to another path",
+                code="URL_INVALID",
+                hint="check the value before the call",
+            )
         for name, value in headers.items():
             if not isinstance(value, str):
                 headers[name] = str(value) if isinstance(value, int | float) else ""
