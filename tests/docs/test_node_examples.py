@@ -1,4 +1,4 @@
-"""The examples of work nodes in docs/graphs.md run, and editors get a description of every field."""
+"""The examples of work nodes in docs/graphs.md run, and a mistake in them is found."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 from stepwell import Engine, InvalidGraph, graph
-from stepwell.authoring.graphs.nodes.registry import DEFAULT
 from stepwell.outbound.request import OutboundRules
+from tests.channels.mail_server import mail_server
 from tests.outbound.listener import answered, listening
 
 PAGE = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text()
@@ -22,8 +22,9 @@ EXAMPLES = {
     for node in [json.loads(block)]
     if isinstance(node, dict) and "type" in node and "data" in node
 }
-INPUT = {"id": 7, "amount": 5, "customer": "ann", "items": [{"price": 2}, {"price": 5}]}
-WORK = ("http", "query", "javascript", "python")
+INPUT: dict[str, Any] = {"id": 7, "amount": 5, "customer": "ann", "items": [{"price": 2}, {"price": 5}]}
+INPUT |= {"email": "ann@example.com", "invoice": "i-1"}
+WORK = ("http", "query", "notify", "wait", "javascript", "python")
 
 
 def around(node: dict[str, Any]) -> dict[str, Any]:
@@ -74,15 +75,25 @@ async def test_the_example_of_code_gives_its_output(language: str) -> None:
     assert output == {"total": 7}
 
 
-@pytest.mark.req("N6", "N7", "N18", "N19")
-@pytest.mark.parametrize("name", WORK)
-def test_every_field_has_a_description_for_the_form_of_an_editor(name: str) -> None:
-    kind = DEFAULT.get(name)
-    assert kind is not None
-    fields = kind.data.model_json_schema(by_alias=True)["properties"]
+@pytest.mark.req("N26")
+async def test_the_example_of_notify_sends_its_mail() -> None:
+    async with mail_server() as server, Engine(":memory:", channels={"ops": server.url()}) as engine:
+        await (await engine.start_graph(around(EXAMPLES["notify"]), INPUT)).result(60)
 
-    assert kind.text
-    assert [field for field, schema in fields.items() if not schema.get("description")] == []
+    [mail] = server.mails
+    assert (mail.recipients, mail.message["Subject"]) == (["ann@example.com"], "Order 7 is late")
+    assert mail.text.strip() == "It comes tomorrow."
+
+
+@pytest.mark.req("N24")
+async def test_the_example_of_wait_looks_at_its_record() -> None:
+    async with Engine(":memory:") as engine:
+        await engine.records.define("invoices", key="number")
+        await engine.records.create("invoices", {"number": "i-1", "state": "paid"})
+        run = await engine.start_graph(around(EXAMPLES["wait"]), INPUT)
+        output = (await run.result(60))["all"]["invoice"]
+
+    assert output["data"] == {"number": "i-1", "state": "paid"}
 
 
 @pytest.mark.req("N6", "N7", "N18", "N19")
