@@ -229,6 +229,35 @@ async def test_an_error_names_the_line_of_the_code(language: Language, code: str
             await sandbox.run(code, {}, timeout=5, output_max=1000)
 
 
+FORGED = [
+    ("JSON.stringify({output: 5})", "CODE_ERROR"),
+    ("JSON.stringify({output: '['.repeat(100000)})", "OUTPUT_NOT_JSON"),
+    ("JSON.stringify({output: JSON.stringify('x'.repeat(200000))})", "OUTPUT_TOO_LARGE"),
+    ("JSON.stringify({output: '1', logged: [[1]]})", "CODE_ERROR"),
+    ("JSON.stringify({code: 'SANDBOX_UNAVAILABLE', message: 'm'})", "CODE_ERROR"),
+    ("JSON.stringify({code: 'CODE_ERROR', message: 'm', line: 'x'})", "CODE_ERROR"),
+    ("JSON.stringify({error: {}})", "CODE_ERROR"),
+    ("JSON.stringify({large: 'x'})", "CODE_ERROR"),
+    ("JSON.stringify({})", "CODE_ERROR"),
+    ("'no JSON'", "CODE_CRASHED"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C05", "BI-C21")
+async def test_code_that_writes_the_answer_of_its_process_gains_nothing() -> None:
+    async with opened("javascript") as sandbox:
+        for answer, expected in FORGED:
+            code = f"Object.defineProperty(globalThis, '__end', {{value: {answer}}}); return 1"
+            assert await outcome(sandbox, code) == expected, answer
+
+        flood = "JSON.stringify({output: '1', logged: Array(3000).fill('x'.repeat(1000))})"
+        code = f"Object.defineProperty(globalThis, '__end', {{value: {flood}}}); return 1"
+        printed = (await sandbox.run(code, {}, timeout=20, output_max=1000)).logged
+        assert sum(map(len, printed)) <= 131_072
+        assert await outcome(sandbox, "return 1") == 1
+
+
 @pytest.mark.slow
 @pytest.mark.req("X2", "BI-C14")
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 
@@ -19,6 +19,8 @@ from stepwell.sandbox.pool import NO_PROCESSES, SandboxPool
 Language = Literal["javascript", "python"]
 MEMORY_BYTES = 64 * 1024 * 1024
 _MODULES: Mapping[Language, str] = {"javascript": "quickjs", "python": "pydantic_monty"}
+_LOGGED_MAX = 65_536  # characters
+_CODES = ("CODE_ERROR", "CODE_MEMORY", "CODE_PROCESS_LIMIT", "CODE_SYNTAX", "CODE_TIMEOUT")  # of a process
 _HINTS = {"CODE_NO_NETWORK": "use an http node", "CODE_PROCESS_LIMIT": NO_PROCESSES}
 _PLACE = re.compile(r"<(?:input|evalScript|anonymous)>:(\d+)(?::(\d+))?")
 
@@ -27,6 +29,31 @@ _PLACE = re.compile(r"<(?:input|evalScript|anonymous)>:(\d+)(?::(\d+))?")
 class CodeResult:
     output: Any
     logged: tuple[str, ...] = ()  # what the code printed, cut at 64 kB
+
+
+class ThrownError(TypedDict):
+    """An error as JavaScript has it."""
+
+    name: str
+    message: str
+    stack: str
+    code: str
+
+
+class SandboxAnswer(TypedDict, total=False):
+    """What a process says. The code in it can say the same, so all of it is the word of a stranger."""
+
+    output: str  # JSON
+    problem: str  # why the output is not JSON
+    large: int  # the length of an output that is too long
+    error: ThrownError
+    code: str
+    message: str
+    line: int
+    column: int
+    stack: str
+    lines_before: int
+    logged: list[str]
 
 
 class CodePlace(NamedTuple):
@@ -60,15 +87,18 @@ class CodeSandbox:
             "output_max": output_max,
             "key": key,
         }
-        answer = await self._pool.run(request, timeout, owner=owner)
+        answer = _checked(await self._pool.run(request, timeout, owner=owner), output_max)
+        logged = _cut(answer.get("logged", ()))
         if "output" not in answer:
             failed = code_error(answer)
-            failed.logged = tuple(answer.get("logged", ()))
+            failed.logged = logged
             raise failed
         try:
-            return CodeResult(msgspec.json.decode(answer["output"]), tuple(answer.get("logged", ())))
+            return CodeResult(msgspec.json.decode(answer["output"]), logged)
         except msgspec.DecodeError:
             raise CodeError("OUTPUT_NOT_JSON", "the output has half a character (a lone surrogate)") from None
+        except RecursionError:
+            raise CodeError("OUTPUT_NOT_JSON", "the output is nested too deeply", hint="flatten it") from None
 
     async def close(self) -> None:
         await self._pool.close()
@@ -90,7 +120,32 @@ def command(language: Language) -> list[str]:
     return jailed([sys.executable, "-I", str(Path(__file__).with_name(f"{language}_child.py"))])
 
 
-def code_error(answer: Mapping[str, Any]) -> CodeError:
+def _checked(answer: dict[str, Any], output_max: int) -> SandboxAnswer:
+    """Return an answer of the right shape; code can reach what its process writes."""
+    try:
+        checked = msgspec.convert(answer, SandboxAnswer)
+    except msgspec.ValidationError:
+        checked = {}
+    if not checked.keys() & {"output", "problem", "large", "error", "message"}:
+        return {"code": "CODE_ERROR", "message": "the code changed the answer of its process"}
+    if len(checked.get("output", "")) > output_max:
+        return {"large": len(checked["output"]), "logged": checked.get("logged", [])}
+    return checked
+
+
+def _cut(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return what was printed, up to the limit that processes keep by themselves."""
+    kept: list[str] = []
+    left = 2 * _LOGGED_MAX
+    for line in lines:
+        left -= len(line) + 1
+        if left < 0:
+            break
+        kept.append(line)
+    return tuple(kept)
+
+
+def code_error(answer: SandboxAnswer) -> CodeError:
     """Return what a process says went wrong."""
     if "problem" in answer:
         return CodeError(
@@ -100,11 +155,13 @@ def code_error(answer: Mapping[str, Any]) -> CodeError:
         return CodeError("OUTPUT_TOO_LARGE", f"the output is {answer['large']:,} characters")
     if "error" in answer:
         return _thrown(answer["error"], answer)
-    message = answer["message"][:1000] + str(place(answer))
-    return CodeError(answer["code"], message, hint=_HINTS.get(answer["code"], ""))
+    code = answer.get("code", "")
+    code = code if code in _CODES else "CODE_ERROR"
+    message = answer.get("message", "")[:1000] + str(place(answer))
+    return CodeError(code, message, hint=_HINTS.get(code, ""))
 
 
-def _thrown(error: Mapping[str, str], answer: Mapping[str, Any]) -> CodeError:
+def _thrown(error: ThrownError, answer: SandboxAnswer) -> CodeError:
     code = error["code"] if error["code"] == "CODE_NO_NETWORK" else "CODE_ERROR"
     if error["name"] == "InternalError" and "out of memory" in error["message"]:
         code = "CODE_MEMORY"

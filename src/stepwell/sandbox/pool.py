@@ -103,8 +103,9 @@ class _Child:
             length = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))[0]
             if length > _ANSWER_BYTES_MAX:
                 raise CodeError("OUTPUT_TOO_LARGE", f"the code's answer is {length:,} bytes")
-            answer: dict[str, Any] = msgspec.json.decode(await self._process.stdout.readexactly(length))
-        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError):
+            data = await self._process.stdout.readexactly(length)
+            answer = msgspec.json.decode(data, type=dict[str, Any])
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError, RecursionError):
             raise await self._death() from None
         self.usable = self._runs < _RUNS_MAX and not answer.get("ends")
         return answer
