@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from stepwell.domain.ids import RunId
 from stepwell.domain.notifications import KEPT_SECONDS
@@ -42,17 +43,17 @@ class NotificationLoop:
         self._checks = checks
         self.sender = sender
         self._look_seconds = look_seconds
-        self._hinted = (asyncio.Event(), asyncio.Event())
+        self._hinted: list[asyncio.Event] = []  # of what is repeated
         self._purged_at = clock.monotonic()
 
     async def run(self) -> None:
         """Look until cancelled."""
         forget = self._notifier.on_work(self._hint)
-        sending, checking = self._hinted
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._repeat(self._checks.check_due, checking, CHECK_SECONDS))
-                group.create_task(self._repeat(self._send, sending, SEND_SECONDS))
+                group.create_task(self._repeat(self._check, CHECK_SECONDS))
+                for channel in self.sender.channels:
+                    group.create_task(self._repeat(partial(self.sender.send_due, channel), SEND_SECONDS))
         finally:
             forget()
 
@@ -60,17 +61,16 @@ class NotificationLoop:
         for hinted in self._hinted:
             hinted.set()
 
-    async def _send(self) -> float | None:
+    async def _check(self) -> float | None:
         if self._clock.monotonic() - self._purged_at > _PURGE_SECONDS:
             self._purged_at = self._clock.monotonic()
             await self._store.purge_notifications(KEPT_SECONDS)
-        return await self.sender.send_due()
+        return await self._checks.check_due()
 
-    async def _repeat(
-        self, look: Callable[[], Awaitable[float | None]], hinted: asyncio.Event, apart: float
-    ) -> None:
+    async def _repeat(self, look: Callable[[], Awaitable[float | None]], apart: float) -> None:
         """Look when something is due, or after a hint; two looks because of hints are `apart`."""
-        pause = 0.1
+        pause, hinted = 0.1, asyncio.Event()
+        self._hinted.append(hinted)
         while True:
             hinted.clear()
             try:

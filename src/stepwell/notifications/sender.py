@@ -45,13 +45,17 @@ class NotificationSender:
         self._notifications = notifications
         self.outcomes: Counter[str] = Counter()  # of OUTCOMES
 
-    async def send_due(self) -> float | None:
-        """Send what is due; returns after how many seconds the next one is, None if there is none."""
-        names = sorted(self._channels.named)
-        if not names:
-            return None
+    @property
+    def channels(self) -> list[str]:
+        return sorted(self._channels.named)
+
+    async def send_due(self, channel: str) -> float | None:
+        """Send what is due on a channel; returns in how many seconds the next one is, None if there is none.
+
+        Channels are for different servers: one that hangs must not hold up the others.
+        """
         while True:
-            taken = await self._store.take_notifications(names, seconds=TAKEN_SECONDS)
+            taken = await self._store.take_notifications([channel], seconds=TAKEN_SECONDS)
             if not taken.rows:
                 return taken.next_in
             async with asyncio.TaskGroup() as group:
