@@ -17,7 +17,6 @@ from stepwell.client.store_access import StoreAccess
 from stepwell.client.triggers import NamedTriggers, checked_name
 from stepwell.domain.codec import encoded_by_type, limited
 from stepwell.domain.duration import Duration, seconds
-from stepwell.domain.secret import checked_secret_name
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.domain.text import checked_text
 from stepwell.domain.triggers.input import check_references, filled
@@ -259,8 +258,6 @@ def _checked(options: dict[str, Any]) -> _Checked:
         if name in options:
             given[name] = seconds(options[name], name=name)
     settings = checked_webhook(WebhookSettings(**given))
-    if settings.secret:
-        checked_secret_name(settings.secret)
     asked = {name: options[name] for name in _START if options.get(name) is not None}
     checked = checked_options(dict(asked))
     start = TriggerStart(**{name: checked[name] for name in asked})

@@ -46,12 +46,12 @@ class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode((self.workspace, self.name, self.version)).decode()
 
 
-def checked_secret_name(name: object) -> str:
+def checked_secret_name(name: object, field: str = "name") -> str:
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidInput(
             f"{excerpt(name)} cannot be the name of a secret",
             hint="use letters, digits, '.', '_' and '-', at most 100",
-            field="name",
+            field=field,
         )
     return name
 

@@ -107,3 +107,46 @@ def test_a_misspelt_field_of_each_type_is_found_with_its_node(kind: str) -> None
 
     assert (problem.code, problem.node) == ("INVALID_DATA", "A")
     assert "title" in problem.suggestion
+
+
+TRIGGERS: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"type": "schedule"}, "CRON", "cron", "minute, hour"),
+    ({"type": "schedule", "cron": "* * * * *", "timezone": "Europe/Berlinn"}, "TIMEZONE", "timezone", "IANA"),
+    ({"type": "schedule", "cron": "* * * * *", "overlap": "x"}, "INVALID_TRIGGER", "overlap", "queue"),
+    ({"type": "schedule", "everyMs": 1}, "INVALID_TRIGGER", "everyMs", "at least 1 s"),
+    ({"type": "schedule", "cron": "* * * * *", "path": "x"}, "INVALID_TRIGGER", "path", "cron"),
+    ({"type": "webhook", "headr": "x"}, "INVALID_TRIGGER", "headr", "header"),
+    ({"type": "webhook", "credential": "a b"}, "INVALID_TRIGGER", "credential", "letters"),
+    ({"type": "webhook", "auth": "none", "credential": "x"}, "INVALID_TRIGGER", "credential", "remove it"),
+    (
+        {"type": "webhook", "auth": "hmac", "credential": "x", "header": "a b"},
+        "INVALID_TRIGGER",
+        "header",
+        "X-",
+    ),
+    ({"type": "webhook", "waitMs": 999_999}, "INVALID_TRIGGER", "waitMs", "60 s"),
+    ({"type": "webhook", "input": "{{trigger.slot}}"}, "INVALID_TRIGGER", "input", "body"),
+    ({"type": "event"}, "EVENT_NAME", "event", "order.paid"),
+    ({"type": "event", "event": "a", "condition": "trigger.("}, "BAD_EXPRESSION", "condition", "expression"),
+    ({"type": "event", "event": "a", "condition": "ctx.x"}, "INVALID_TRIGGER", "condition", "trigger"),
+    ({"type": "source"}, "INVALID_TRIGGER", "source", "name a source"),
+    ({"type": "source", "source": "x", "everyMs": "1m"}, "INVALID_TRIGGER", "everyMs", "whole number"),
+    ({"type": "manual", "form": {"type": "objekt"}}, "INVALID_TRIGGER", "form", "JSON Schema"),
+    ({"type": "manual", "form": 7}, "INVALID_TRIGGER", "form", "object"),
+    ({"type": "nightly"}, "INVALID_TRIGGER", "type", "schedule"),
+]
+
+
+@pytest.mark.req("G2", "T1", "T2", "T3", "BI-G25")
+@pytest.mark.parametrize(
+    ("trigger", "code", "field", "suggestion"), TRIGGERS, ids=lambda value: str(value)[:50]
+)
+def test_a_mistake_in_a_trigger_of_each_type_names_its_field(
+    trigger: dict[str, Any], code: str, field: str, suggestion: str
+) -> None:
+    body = {**chart([START, a("Z", "end")], "S>Z"), "triggers": [{"id": "t", **trigger}]}
+
+    [problem] = PlanBuilder(registry()).check(body)
+
+    assert (problem.code, problem.node, problem.field) == (code, "t", f"triggers.t.{field}")
+    assert suggestion in problem.suggestion

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
+from stepwell.domain.secret import checked_secret_name
 from stepwell.domain.suggest import did_you_mean_one_of
 from stepwell.errors import InvalidInput, InvalidSignature, InvalidTimestamp, excerpt
 
@@ -96,12 +97,20 @@ def checked_webhook(settings: WebhookSettings) -> WebhookSettings:
             "a webhook without a signature takes no secret"
             if settings.secret
             else f"a webhook with scheme {settings.scheme} needs a secret",
-            hint="name one that was set with `stepwell secrets set NAME`",
+            hint="remove it, or choose another scheme"
+            if settings.secret
+            else "name one that was set with `stepwell secrets set NAME`",
             field="secret",
         )
     for name, header in (("header", settings.header), ("id_header", settings.id_header)):
         if header and not _HEADER.match(header):
-            raise InvalidInput(f"{excerpt(header)} cannot be the name of a header", field=name)
+            raise InvalidInput(
+                f"{excerpt(header)} cannot be the name of a header",
+                hint="use letters, digits and -, for example X-Hub-Signature-256",
+                field=name,
+            )
+    if settings.secret:
+        checked_secret_name(settings.secret, "secret")
     if settings.path and not _PATH.match(settings.path):
         raise InvalidInput(
             f"the path is {excerpt(settings.path)}",

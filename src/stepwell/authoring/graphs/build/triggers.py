@@ -207,7 +207,8 @@ def _event(trigger: GraphTrigger) -> Iterator[GraphProblem]:
     try:
         strange = sorted(compile_expression(trigger.condition).names - {"trigger"})
     except BadExpression as error:
-        yield _problem(error.code, trigger.id, "condition", error.message, error.hint, column=error.column)
+        hint = error.hint or "write an expression: trigger.payload.amount > 100"
+        yield _problem(error.code, trigger.id, "condition", error.message, hint, column=error.column)
         return
     if strange:
         message = f"the condition uses {excerpt(strange[0])}"

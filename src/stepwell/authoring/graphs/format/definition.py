@@ -305,11 +305,28 @@ def _read_graph(body: Any, problems: list[GraphProblem]) -> GraphShape | None:
     try:
         return GraphShape.model_validate(body)
     except ValidationError as error:
-        problems.extend(shape_problems(error, "INVALID_GRAPH", body, names=fields_of(GraphSettings), depth=2))
+        shape = shape_problems(error, "INVALID_GRAPH", body, names=fields_of(GraphSettings), depth=2)
+        problems.extend(_of_trigger(problem, body) for problem in shape)
         wrong = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
     if not wrong or wrong & {"nodes", "edges"}:
         return None
     return GraphShape.model_validate({name: value for name, value in body.items() if name not in wrong})
+
+
+def _of_trigger(problem: GraphProblem, body: Any) -> GraphProblem:
+    """Name the trigger that a problem of the whole graph is about, if there is one with a name."""
+    first, _, rest = problem.field.partition(".")
+    index, _, field = rest.partition(".")
+    if first != "triggers" or not index.isdigit() or not isinstance(body["triggers"][int(index)], dict):
+        return problem
+    id = body["triggers"][int(index)].get("id")
+    if not isinstance(id, str) or not id or field in ("", "id"):
+        return problem
+    code = "INVALID_TRIGGER" if problem.code == "INVALID_GRAPH" else problem.code
+    known, hint = fields_of(GraphTrigger), problem.suggestion
+    if "." not in field and field not in known:
+        hint = did_you_mean_one_of(field, known)
+    return replace(problem, code=code, node=id, field=f"triggers.{id}.{field}", suggestion=hint)
 
 
 def _read_node(raw: Any, index: int, registry: NodeRegistry, problems: list[GraphProblem]) -> Node | None:
