@@ -67,7 +67,8 @@ def test_a_mistake_between_fields_names_one_of_them(kind: str, data: dict[str, A
 
     problem = next(each for each in PlanBuilder(registry()).check(body) if each.node == "A")
 
-    assert (problem.field, bool(problem.message)) == (field, True)
+    code = "RETRY_POLICY" if field.startswith("retry") else "INVALID_DATA"
+    assert (problem.code, problem.field, bool(problem.message)) == (code, field, True)
     assert problem.suggestion not in ("", "give a valid value")
 
 

@@ -122,6 +122,8 @@ def _code(detail: Mapping[str, Any], path: tuple[str, ...]) -> str:
         return ""  # the field itself is wrong, not its value
     if detail["loc"][-1:] == (_KEY,):
         return "VARIABLE_NAME"
+    if detail["type"] == "field_error":  # what is wrong is the object around the field
+        path = path[:-1]
     return next((_CODES[part] for part in path if part in _CODES), "")
 
 
