@@ -83,7 +83,7 @@ class LoopData(NodeData):
     def _one_kind(self) -> LoopData:
         present = [self.items is not None, self.while_ is not None, self.times is not None]
         if sum(present) != 1:
-            message = "a loop is over items, while a condition holds, or so many times"
+            message = "a loop goes over items, while a condition holds, or a number of times"
             raise field_error("items", message, "give exactly one of items, while and times")
         return self
 
