@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 from stepwell import Context, Engine, RunFailed, SyncClient, WaitTimedOut, workflow
+from stepwell.domain.search import WaitFilter, WaitRow
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidInput
+from tests.authoring.graphs.graphs import START, a, chart
 from tests.engines import Engines, suspended, until
 
 
@@ -170,6 +173,41 @@ async def test_open_approvals_of_all_runs_are_listed_with_their_question(engines
         assert [wait.run for wait in await engine.approvals()] == [runs[0].id]
 
 
+@pytest.mark.req("K40", "N12")
+async def test_open_approvals_of_a_person_are_found_among_those_of_others(memory_engines: Engines) -> None:
+    @workflow
+    async def asking(ctx: Context, name: str) -> bool:
+        return await ctx.approval(bool, assignees=[name])
+
+    async with memory_engines.new(asking) as engine:
+        people = ["ana", *["bo"] * 300, "ana", "ana"]
+        runs = [run.id for run in await engine.start_many(asking, people)]
+        await until(lambda: _asked(engine, len(people)))
+        reads, list_waits = 0, engine.store.list_waits
+
+        async def counted(filter: WaitFilter) -> Sequence[WaitRow]:
+            nonlocal reads
+            reads += 1
+            return await list_waits(filter)
+
+        engine.store.list_waits = counted  # type: ignore[method-assign]
+        mine = await engine.approvals(assignee="ana", limit=10)
+        assert {wait.run for wait in mine} == {runs[0], *runs[-2:]}
+        assert (mine.next, reads <= 3) == ("", True)
+        pages, before = [], ""
+        while True:
+            page = await engine.approvals(assignee="ana", limit=1, before=before)
+            pages += [wait.run for wait in page]
+            before = page.next
+            if not before:
+                break
+        assert pages == [wait.run for wait in mine]
+
+
+async def _asked(engine: Engine, count: int) -> bool:
+    return len(await engine.approvals(limit=1000)) == count
+
+
 @workflow
 async def publishing(ctx: Context) -> str:
     try:
@@ -231,6 +269,23 @@ async def test_open_waits_are_listed_until_they_are_answered(engines: Engines) -
         assert [wait.run for wait in await engine.waits()] == [two.id]
         with pytest.raises(InvalidInput, match="what is 'timer'"):
             await engine.waits(what="timer")
+
+
+@pytest.mark.req("K40")
+async def test_a_node_that_waits_for_an_event_is_one_open_wait(engines: Engines) -> None:
+    nodes = [START, a("W", "wait", mode="event", event="paid"), a("Z", "end", output={})]
+    async with engines.new(chart(nodes, "S>W W>Z", name="pays")) as engine:
+        run = await engine.start("pays", {})
+        await run.waiting_for("W")
+        await suspended(run)
+
+        assert [(wait.what, wait.name, wait.path) for wait in await engine.waits()] == [
+            ("event", "paid", "0/W")
+        ]
+        assert [(wait.what, wait.name, wait.path) for wait in await run.waits()] == [("event", "paid", "0/W")]
+        assert "signal" not in (await run.why()).text
+        await run.event("paid", {})
+        await run.result(timeout=30)
 
 
 @pytest.mark.req("K40")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import apsw
 import asyncpg
 import pytest
 
+from stepwell import Context, Engine, RunHandle, workflow
 from stepwell.domain.commit import PublishedEvent
 from stepwell.domain.limits import Limit
 from stepwell.domain.rates import Full, RatedStart, Window
@@ -21,6 +23,7 @@ from stepwell.store.sqlite.store import SqliteStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.stores.limits import lane
 from stepwell.testing.stores.scene import Scene
+from tests.engines import SETTINGS, suspended
 from tests.store.old_database import write_runs
 
 Store = SqliteStore | PostgresStore
@@ -170,6 +173,48 @@ async def test_runs_of_a_database_without_numbers_count_and_their_waits_get_thei
     assert [wait.workspace for wait in copy.waits] == ["acme"]
     assert definition is not None
     assert (definition.title, definition.created_at, definition.created_by) == ("", 0.0, "")
+
+
+BEFORE_LISTS = {"sqlite": 15, "postgres": 14}  # migrations
+
+
+@workflow
+async def listening(ctx: Context, seconds: float) -> list[Any]:
+    """The first one was answered, the second one is open."""
+    return [await ctx.signal("ready"), await ctx.signal("go", timeout=seconds)]
+
+
+@pytest.mark.req("R8", "K40")
+@pytest.mark.parametrize("kind", MIGRATIONS)
+async def test_runs_from_before_there_were_lists_are_found_by_their_tags_and_signals(
+    kind: str, tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, migrations = MIGRATIONS[kind]
+    place = str(tmp_path / "app.db") if kind == "sqlite" else postgres_url
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[: BEFORE_LISTS[kind]])
+    old = SqliteStore(place) if kind == "sqlite" else PostgresStore(place)
+    await old.open(encoded=True)  # the older version looks for no codec
+    await old.close()
+    tags = {"customer": "7", "word": 'quo"te / \\ \n é'}
+    async with Engine(MemoryStore(time.time), workflows=[listening], settings=SETTINGS) as engine:
+        run = await engine.start(listening, 3600.0, tags=tags)
+        await run.signal("ready", 1)
+        opened = await run.waiting_for("go")
+        await suspended(run)
+        copies = list(await engine.store.read_tree(run.id))
+    await write_runs(kind, place, copies)
+    monkeypatch.setattr(module, "migrations", migrations)
+
+    async with Engine(place, workflows=[listening], settings=SETTINGS) as engine:
+        for name, value in tags.items():
+            assert [row.id for row in await engine.runs(tags={name: value})] == [run.id]
+        [wait] = await engine.waits()
+        assert (wait.run, wait.path, wait.what, wait.name) == (run.id, opened.path, "signal", "go")
+        assert (wait.due_at, wait.opened_at) == (opened.due_at, pytest.approx(time.time(), abs=60))
+        again: RunHandle[list[int]] = engine.handle(run.id)
+        await again.signal("go", 2)
+        assert await again.result(timeout=30) == [1, 2]
+        assert await engine.waits() == []
 
 
 async def _execute(kind: str, place: str, *statements: str) -> None:

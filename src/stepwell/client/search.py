@@ -39,6 +39,7 @@ from stepwell.errors import InvalidInput, excerpt
 
 LIMIT_MAX = 100_000
 BUCKETS_MAX = 500
+_APPROVALS_READ = 200  # open approvals that are read at once to find those of an assignee
 _TAGS_MAX = 20
 
 
@@ -155,16 +156,20 @@ class Search:
 
     async def waits(self, *, what: str | Sequence[str], name: str, before: str, limit: int) -> Page[WaitInfo]:
         whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
-        filter = WaitFilter(
-            workspace=self._access.workspace,
-            whats=checked_whats(what),
-            name=checked_text(name, "name"),
-            before=checked_text(before, "before"),
-            limit=limit + 1,
+        rows = await self._access.store.list_waits(
+            self._open_waits(checked_whats(what), name, before, limit + 1)
         )
-        rows = await self._access.store.list_waits(filter)
         more = len(rows) > limit > 0
         return Page([_info(row) for row in rows[:limit]], wait_place(rows[limit - 1]) if more else "")
+
+    def _open_waits(self, whats: Sequence[str], name: str, before: str, limit: int) -> WaitFilter:
+        return WaitFilter(
+            workspace=self._access.workspace,
+            whats=whats,
+            name=checked_text(name, "name"),
+            before=checked_text(before, "before"),
+            limit=limit,
+        )
 
     async def approvals(
         self, *, name: str, assignee: str, roles: Collection[str], before: str, limit: int
@@ -173,14 +178,24 @@ class Search:
         names = {checked_text(assignee, "assignee"), *(f"role:{checked_text(r, 'role')}" for r in roles)} - {
             ""
         }
+        if not names:
+            return await self.waits(what="approval", name=name, before=before, limit=limit)
+        whole_number(limit, "limit", 0, LIMIT_MAX, wrong=InvalidInput)
         approvals: Page[WaitInfo] = Page()
-        place = before
-        while len(approvals) < limit or not limit:
-            page = await self.waits(what="approval", name=name, before=place, limit=limit - len(approvals))
-            approvals += [w for w in page if not names or not w.assignees or names.intersection(w.assignees)]
-            approvals.next = place = page.next
-            if not place:
-                break
+        place, more = before, limit > 0
+        while more and len(approvals) < limit:
+            # As much for the last one that is wanted as for the first: most may be for others.
+            filter = self._open_waits(("approval",), name, place, max(limit, _APPROVALS_READ))
+            rows = await self._access.store.list_waits(filter)
+            unread = len(rows)
+            for row in rows:
+                place, wait, unread = wait_place(row), _info(row), unread - 1
+                if not wait.assignees or names.intersection(wait.assignees):
+                    approvals.append(wait)
+                    if len(approvals) == limit:
+                        break
+            more = unread > 0 or len(rows) == filter.limit
+        approvals.next = place if more else ""
         return approvals
 
     async def decided(self, *, before: str, limit: int) -> Page[DecidedInfo]:

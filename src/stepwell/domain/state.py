@@ -12,6 +12,7 @@ from msgspec import Raw
 from stepwell.domain import events as ev
 from stepwell.domain.codec import codec_for
 from stepwell.domain.commit import RunRow
+from stepwell.domain.event_types import is_part_of_node
 from stepwell.domain.events import Event, Problem
 from stepwell.domain.messages import decide_key
 from stepwell.domain.status import Status
@@ -52,6 +53,11 @@ class OpenWait:
     approved_by: list[str] = field(default_factory=list)  # who has approved so far
     bar_starter: bool = False  # for approvals: bars the person who started the run
     reminded_at: float | None = None  # time of the last reminder
+
+    @property
+    def is_part_of_node(self) -> bool:
+        """Whether it only helps another wait: a node that waits for an event has a mailbox as well."""
+        return self.what == "signal" and is_part_of_node(self.path)
 
     @property
     def names(self) -> list[str]:

@@ -156,7 +156,8 @@ def _waiting(ticket: TicketRow, state: RunState, workers: Sequence[WorkerRow]) -
     if not ticket.started:
         return Reason("delayed", f"its start is delayed until {_clock(ticket.due_at)}", ticket.due_at)
     due = None if ticket.due_at == NEVER else ticket.due_at
-    waits = [_words(wait, workers) + _refused(wait, state) for wait in state.waits.values()]
+    asked = [wait for wait in state.waits.values() if not wait.is_part_of_node]
+    waits = [_words(wait, workers) + _refused(wait, state) for wait in asked]
     text = "waits for " + (", ".join(waits[:3]) or "a message")
     return Reason("waits", text + (f" until {_clock(due)}" if due else ""), due)
 

@@ -14,6 +14,7 @@ from stepwell.domain import events as ev
 from stepwell.domain.approvals import denies
 from stepwell.domain.commit import NEVER, DecidedApproval, InboxRow, NewWait, PublishedEvent
 from stepwell.domain.cursors import Cursor
+from stepwell.domain.event_types import is_part_of_node
 from stepwell.domain.holds import HOLD, read_hold
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import (
@@ -145,7 +146,7 @@ class Waits:
             # we look, and only then may the run park.
             run.hold()
             writer.after_commit(lambda at: self._registered(call))
-        else:
+        elif not is_part_of_node(call.path):  # a mailbox helps a wait for an event, which is shown
             self._show(call, "signal")
 
     def _show(self, call: WaitCall, kind: str, since: float = 0.0) -> None:
