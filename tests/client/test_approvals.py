@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
 
-from stepwell import Context, Machine, SyncClient, WaitTimedOut, step, transition, workflow
+from stepwell import (
+    Context,
+    Machine,
+    SyncClient,
+    WaitTimedOut,
+    step,
+    transition,
+    workflow,
+)
 from stepwell.authoring.graphs.format.python_builder import GraphBuilder
 from stepwell.domain.approvals import denies
+from stepwell.domain.commit import Delivery, Message
 from stepwell.errors import (
     AlreadyDecided,
     InvalidInput,
     NotAssigned,
+    OutcomeUnknown,
     RunFailed,
     StarterBarred,
 )
+from stepwell.store.base import INBOX_READ_MAX
 from tests.engines import SHORT_LEASE, Engines, all_events, crash, suspended, until
 
 pytestmark = pytest.mark.req("N12", "K15")
@@ -163,6 +175,30 @@ async def test_approvals_still_count_after_a_retry(memory_engines: Engines) -> N
         await run.retry()
         assert (await run.waiting_for("approval")).approved_by == ["ann"]
         await run.decide("approved", by="bob")
+
+        assert await run.result(timeout=30) == "approved"
+
+
+async def test_after_a_timeout_people_approve_anew(memory_engines: Engines) -> None:
+    limit = 0.3
+
+    @workflow
+    async def hurried(ctx: Context) -> str:
+        return await ctx.approval(Answer, required=2, timeout=limit)
+
+    async with memory_engines.new(hurried) as engine:
+        run = await engine.start(hurried)
+        await run.waiting_for("approval")
+        await run.decide("approved", by="ann")
+        with pytest.raises(RunFailed):
+            await run.result(timeout=30)
+        limit = 600.0
+        await run.retry()
+        await run.waiting_for("approval")
+        await run.decide("approved", by="bob")
+        await until(lambda: _has(run, "bob"))
+        assert (await wait_of(run)).approved_by == ["bob"]
+        await run.decide("approved", by="carl")
 
         assert await run.result(timeout=30) == "approved"
 
@@ -342,6 +378,54 @@ async def test_a_decision_beyond_the_number_is_told_so(engines: Engines) -> None
         assert await run.result(timeout=30) == "approved"
         assert await decided(run) == [("ann", "approved"), ("bob", "approved")]
         assert beyond.value.context["decision"] == "approved"
+
+
+async def test_a_decision_whose_answer_was_lost_is_not_refused(engines: Engines) -> None:
+    """The client sends it again when the run has taken it and asks the next question, or has ended."""
+
+    @workflow
+    async def two_questions(ctx: Context) -> list[str]:
+        return [await ctx.approval(Answer, name="first"), await ctx.approval(Answer, name="second")]
+
+    async with engines.new(two_questions) as engine:
+        run = await engine.start(two_questions)
+        deliver = engine.store.deliver
+
+        async def unanswered(messages: Sequence[Message]) -> Sequence[Delivery]:
+            engine.store.deliver = deliver  # type: ignore[method-assign]
+            await deliver(messages)
+            engine.notifier.notify_work(run.id)
+            await until(lambda: _took(run, messages[0].key))
+            raise OutcomeUnknown("the answer was lost")
+
+        for name in ("first", "second"):
+            await run.waiting_for(name)
+            engine.store.deliver = unanswered  # type: ignore[method-assign]
+            await run.decide("approved", by="ann")
+
+        assert await run.result(timeout=30) == ["approved", "approved"]
+        assert await decided(run) == [("ann", "approved"), ("ann", "approved")]
+
+
+async def _took(run: Any, key: str) -> bool:
+    return any(event.data.get("received") == key for event in await all_events(run))
+
+
+async def test_a_decision_behind_many_messages_counts(memory_engines: Engines) -> None:
+    async with memory_engines.new(two_must) as engine:
+        run = await engine.start(two_must)
+        await run.waiting_for("approval")
+        await run.hold()
+        await until(lambda: _held(run))
+        for number in range(INBOX_READ_MAX):
+            await run.signal("other", number)
+        await run.decide("approved", by="ann")
+        await run.decide("approved", by="bob")
+        with pytest.raises(AlreadyDecided, match="bob decided"):
+            await run.decide("approved", by="eve", roles=["finance"])
+        await run.release()
+
+        assert await run.result(timeout=30) == "approved"
 
 
 async def _held(run: Any) -> bool:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from stepwell.client.inbox import read_inbox
 from stepwell.client.run_trace import log_state
 from stepwell.domain import events as ev
 from stepwell.domain.approvals import check_decider, denies
 from stepwell.domain.codec import PLAIN, encoded_by_type, limited
-from stepwell.domain.commit import Delivery, Message
+from stepwell.domain.commit import Delivery, LogRow, Message
 from stepwell.domain.ids import RunId
 from stepwell.domain.messages import ApprovalChange, Decision, decide_key, decides
 from stepwell.domain.schema import Schema
@@ -32,7 +33,7 @@ _OPEN_FORMS: tuple[Any, ...] = (None, True, {})  # accept any answer
 async def decide(
     run: RunHandle[Any], answer: Any, *, path: str, by: str, roles: Collection[str], reason: str, id: str
 ) -> None:
-    async def send(state: RunState) -> None:
+    async def send(state: RunState, id: str) -> None:
         wait = await _open_approval(run, state, path)
         check_decider(wait, by, roles, await _starter(run) if wait.bar_starter else "")
         await _send(run, wait, wait.form, answer, by=by, reason=reason, id=id)
@@ -40,17 +41,18 @@ async def decide(
     await _once(run, id, send)
 
 
-async def _once(run: RunHandle[Any], id: str, send: Callable[[RunState], Awaitable[None]]) -> None:
+async def _once(run: RunHandle[Any], id: str, send: Callable[[RunState, str], Awaitable[None]]) -> None:
     """Send a decision, unless the run has taken the one with this id.
 
-    Look first: the run may wait for the next decision of its kind, which the repeat does not mean.
+    Look first: the run may wait for the next decision of its kind, which the repeat does not mean. One
+    without an id gets one, because the client itself repeats a call whose answer was lost.
     """
-    checked_text(id, "id")
+    id = checked_text(id, "id") or run._client.token()
     log = await _log(run)
     if _taken(log, id):
         return
     try:
-        await send(fold(log))
+        await send(fold(log), id)
     except Conflict:
         if not _taken(await _log(run), id):  # it may have been taken since
             raise
@@ -62,7 +64,7 @@ async def _log(run: RunHandle[Any]) -> list[ev.Event]:
 
 def _taken(log: Sequence[ev.Event], id: str) -> bool:
     received = (event.fact for event in log if isinstance(event.fact, ev.Received))
-    return bool(id) and any(fact.id == id and not fact.rejected for fact in received)
+    return any(fact.id == id and not fact.rejected for fact in received)
 
 
 async def open_approval_for(run: RunHandle[Any], path: str, by: str, roles: Collection[str]) -> OpenWait:
@@ -112,7 +114,7 @@ async def _starter(run: RunHandle[Any]) -> str:
 async def trigger(run: RunHandle[Any], name: str, payload: Any, *, by: str, reason: str, id: str) -> None:
     """Take a transition that the machine waits for at its place."""
 
-    async def send(state: RunState) -> None:
+    async def send(state: RunState, id: str) -> None:
         wait = next((wait for wait in state.waits.values() if wait.what == "trigger"), None)
         choice = next((c for c in wait.choices if c.name == name), None) if wait is not None else None
         if wait is None or choice is None:
@@ -131,7 +133,7 @@ async def _send(
     by: str,
     choice: str = "",
     reason: str = "",
-    id: str = "",
+    id: str,
 ) -> None:
     client = run._client
     what = f"trigger {excerpt(choice)}" if choice else "the decision"
@@ -140,7 +142,7 @@ async def _send(
     data = limited(encode(answer), what, client.payload_bytes_max)
     _check_form(form, data, choice or wait.path)
     decision = Decision(
-        token=id or client.token(),
+        token=id,
         id=id,
         answer=Raw(data),
         by=checked_text(by, "by"),
@@ -275,9 +277,8 @@ async def _answered(run: RunHandle[Any], path: str) -> _Answered:
     given: list[GivenDecision] = []
     moved = True
     offers: tuple[str, ...] = ()
-    waiting = await run._client.store.read_inbox(
-        run.id
-    )  # before the log: a message that leaves the inbox is in the log
+    # Before the log: a message that leaves the inbox is in the log.
+    waiting = await read_inbox(run._client.store, run.id)
     consumed: set[tuple[str, int]] = set()
     async for row in run.log():
         if row.kind == "received":
@@ -295,6 +296,8 @@ async def _answered(run: RunHandle[Any], path: str) -> _Answered:
             offers = tuple(choice.name for choice in ev.read_as(ev.WaitOpened, row).choices) or offers
         elif row.kind == "transition_completed":
             moved = True
+        elif path and row.path == path and _timed_out(row):
+            given.clear()  # nothing was decided; another attempt may ask again, and counts anew
     for message in waiting:
         fits = message.kind == "decide" and (not path or decides(message.key, path))
         if fits and (message.key, message.n) not in consumed:
@@ -303,6 +306,10 @@ async def _answered(run: RunHandle[Any], path: str) -> _Answered:
             given.append(GivenDecision(message.name, decision.by, message.at, *answer))
             moved = False
     return _Answered(given, () if moved else offers)
+
+
+def _timed_out(row: LogRow) -> bool:
+    return row.kind == "wait_ended" and ev.read_as(ev.WaitEnded, row).outcome == "timed_out"
 
 
 def _utc(at: float, form: str) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stepwell.client.inbox import read_inbox
 from stepwell.client.store_access import StoreAccess
 from stepwell.domain.commit import Delivery, Message
 from stepwell.domain.events import KIND, Received, read_as
@@ -58,12 +59,9 @@ def _same(first: KnownMessage, message: Message) -> bool:
 
 
 async def _in_inbox(access: StoreAccess, message: Message) -> KnownMessage | None:
-    after = 0
-    while page := await access.store.read_inbox(message.run_id, after=after):
-        for row in page:
-            if row.key == message.key:
-                return KnownMessage(row.name, row.payload)
-        after = page[-1].n
+    for row in await read_inbox(access.store, message.run_id):
+        if row.key == message.key:
+            return KnownMessage(row.name, row.payload)
     return None
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
+from stepwell.client.inbox import read_inbox
 from stepwell.domain.commit import LogRow
 from stepwell.domain.events import Accepted, read
 from stepwell.domain.ids import RunId
@@ -45,7 +46,7 @@ async def first_open_wait(
 async def _is_answered(store: Store, run_id: RunId, wait: OpenWait) -> bool:
     """Whether a message that may answer the wait is in the inbox."""
     answers = {wait.path, *wait.names, f"event:{wait.name}"}
-    messages = await store.read_inbox(run_id)
+    messages = await read_inbox(store, run_id)
     return any(message.kind != HELD and message.name in answers for message in messages)
 
 
