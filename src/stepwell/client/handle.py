@@ -188,7 +188,7 @@ class RunHandle(Generic[R]):
 
     async def waits(self) -> list[OpenWait]:
         """List the open waits of the run."""
-        return list((await log_state(self)).waits.values())
+        return [wait for wait in (await log_state(self)).waits.values() if not wait.is_part_of_node]
 
     async def why(self) -> Reason:
         """Explain exactly why the run does not move."""
@@ -567,6 +567,8 @@ class RunHandle(Generic[R]):
         """
         asked = variables.message(self._client, self.id, name, value, id=id, by=by, reason=reason)
         row, log = await self.info(), await self._events()
+        if variables.was_set(log, asked.key):
+            return
         variables.check_waits(row, log)
         await variables.check_known(self.id, name, log, self._graph)
         self._delivered(await self._client.deliver(asked), f"the value of {name}")
@@ -584,8 +586,10 @@ class RunHandle(Generic[R]):
         """
         await self._check()
         data = limited(encoded_by_type(output), "the output", self._client.payload_bytes_max)
-        skipped = operations.skipped_step(self.id, await self._events(), checked_text(path, "path"), data)
-        match await self._resume(undo=False, skipped=skipped, by=by, reason=reason):
+        events = await self._events()
+        skipped = operations.skipped_step(self.id, events, checked_text(path, "path"), data)
+        head = events[-1].seq  # somebody else may continue the run meanwhile, and it may fail elsewhere
+        match await self._resume(undo=False, skipped=skipped, head=head, by=by, reason=reason):
             case RetryOutcome.RETRIED:
                 pass
             case _:
@@ -621,7 +625,13 @@ class RunHandle(Generic[R]):
         return undoable
 
     async def _resume(
-        self, *, undo: bool, skipped: NewEvent | None = None, by: str, reason: str
+        self,
+        *,
+        undo: bool,
+        skipped: NewEvent | None = None,
+        head: int | None = None,
+        by: str,
+        reason: str,
     ) -> RetryOutcome:
         needs, reason = "", clean(reason)
         checked_text(by, "by")
@@ -636,7 +646,7 @@ class RunHandle(Generic[R]):
                 return RetryOutcome.RETRIED  # by an earlier call of ours; it may have failed again since
             sent = True
             return await self._client.store.retry(
-                self.id, needs=needs, undo=undo, skipped=skipped, by=by, reason=reason
+                self.id, needs=needs, undo=undo, skipped=skipped, head=head, by=by, reason=reason
             )
 
         outcome, repeated = await self._client.retry_call(send)

@@ -42,6 +42,11 @@ def message(
     return Message(run_id=run_id, key=key, kind=VARIABLE, payload=msgspec.json.encode(asked), by=by)
 
 
+def was_set(log: list[Event], key: str) -> bool:
+    """Whether the run has taken the message with this key: it may work, or have ended, since."""
+    return any(isinstance(event.fact, VariableSet) and event.fact.key == key for event in log)
+
+
 def check_waits(row: RunRow, log: list[Event]) -> None:
     """Refuse a run that is not a graph, has ended, or is working."""
     if row.kind != "graph":

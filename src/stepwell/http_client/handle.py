@@ -33,6 +33,7 @@ from stepwell.errors import (
     InvalidInput,
     NotCompensable,
     NotRetryable,
+    NotSleeping,
     RunEnded,
     RunNotFound,
     excerpt,
@@ -311,7 +312,7 @@ class HttpRunHandle(RunHandle[R]):
 
     async def change_delay(self, to: Duration, *, path: str = "", by: str = "", reason: str = "") -> None:
         body = {"to": seconds(to, name="to"), "path": checked_text(path, "path"), **_who(by, reason)}
-        await self._http.post(f"{self._path}/delay", body)
+        await self._http.post(f"{self._path}/delay", body, settled=NotSleeping)
 
     async def discard(self, *, by: str = "", reason: str = "") -> None:
         await self._http.post(f"{self._path}/discard", _who(by, reason), settled=RunNotFound)

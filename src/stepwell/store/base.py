@@ -150,6 +150,7 @@ class Runs(Protocol):
         needs: str = "",
         undo: bool = False,
         skipped: NewEvent | None = None,
+        head: int | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
@@ -163,6 +164,8 @@ class Runs(Protocol):
         `undo` is written into Retried: the worker undoes the run instead of continuing it.
 
         `skipped` is the result of its failed step: it is appended after Retried, which names its path.
+        `head`: only if the log still ends there. If not, somebody has continued the run: `not_failed`.
+
         A run that has begun to compensate gets no ticket: its steps are undone.
         """
         ...

@@ -197,12 +197,20 @@ class EncodedStore(EncodedRecords):
         needs: str = "",
         undo: bool = False,
         skipped: NewEvent | None = None,
+        head: int | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
     ) -> RetryOutcome:
         return await self._store.retry(
-            run_id, needs=needs, undo=undo, skipped=skipped, by=by, reason=reason, encode=self._after(encode)
+            run_id,
+            needs=needs,
+            undo=undo,
+            skipped=skipped,
+            head=head,
+            by=by,
+            reason=reason,
+            encode=self._after(encode),
         )
 
     async def switch(self, switch: WorkflowSwitch) -> bool:

@@ -68,6 +68,7 @@ class MemoryCancelRetry(Tables):
         needs: str = "",
         undo: bool = False,
         skipped: NewEvent | None = None,
+        head: int | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
@@ -75,7 +76,7 @@ class MemoryCancelRetry(Tables):
         run = self._runs.get(run_id)
         if run is None:
             return RetryOutcome.UNKNOWN
-        if run.row.status not in RETRYABLE:
+        if run.row.status not in RETRYABLE or head not in (None, run.log[-1].seq):
             return RetryOutcome.NOT_FAILED
         if any(row.kind == KIND[CompensationCompleted] for row in run.log):
             return RetryOutcome.COMPENSATED

@@ -116,6 +116,7 @@ class PgCancelRetry:
         needs: str = "",
         undo: bool = False,
         skipped: NewEvent | None = None,
+        head: int | None = None,
         by: str = "",
         reason: str = "",
         encode: Encode = bytes,
@@ -133,6 +134,8 @@ class PgCancelRetry:
             if status is None:
                 return RetryOutcome.UNKNOWN
             if status not in RETRYABLE:
+                return RetryOutcome.NOT_FAILED
+            if head is not None and await connection.fetchval(self._sql["read_head"], run_id) != head:
                 return RetryOutcome.NOT_FAILED
             if await connection.fetchval(self._sql["is_compensated"], run_id):
                 return RetryOutcome.COMPENSATED

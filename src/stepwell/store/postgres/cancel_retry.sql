@@ -68,6 +68,13 @@ FROM stepwell.runs
 WHERE id = $1
 FOR NO KEY UPDATE;
 
+-- name: read_head
+SELECT e.seq
+FROM stepwell.events AS e
+WHERE e.run_id = $1
+ORDER BY e.seq DESC
+LIMIT 1;
+
 -- name: is_compensated
 SELECT EXISTS (SELECT FROM stepwell.events WHERE run_id = $1 AND kind = 'compensation_completed');
 

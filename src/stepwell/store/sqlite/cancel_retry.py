@@ -66,6 +66,7 @@ def retry(
     needs: str = "",
     undo: bool = False,
     skipped: NewEvent | None = None,
+    head: int | None = None,
     by: str = "",
     reason: str = "",
     encode: Encode = bytes,
@@ -73,8 +74,8 @@ def retry(
     row = session.row("run_to_retry", run_id)
     if row is None:
         return RetryOutcome.UNKNOWN
-    status, workflow, version, queue, workspace, lane, priority, head, at, base, compensated = row
-    if status not in RETRYABLE:
+    status, workflow, version, queue, workspace, lane, priority, last, at, base, compensated = row
+    if status not in RETRYABLE or head not in (None, last):
         return RetryOutcome.NOT_FAILED
     if compensated:
         return RetryOutcome.COMPENSATED
@@ -82,11 +83,11 @@ def retry(
     at = max(now, at)
     retried = written(Retried(path=skipped.path if skipped else "", undo=undo, by=by, reason=reason))
     for event in [retried] if skipped is None else [retried, skipped]:
-        head += 1
+        last += 1
         payload = encode(event.payload)
-        session.run("insert_event", run_id, head, event.kind, event.path, event.attempt, at, payload)
+        session.run("insert_event", run_id, last, event.kind, event.path, event.attempt, at, payload)
     needs = needs or needs_workflow(workflow, version)
-    due_and_log = (now, now, head, base, at)
+    due_and_log = (now, now, last, base, at)
     session.run("insert_ticket", run_id, queue, needs, workspace, lane, priority, 1, *due_and_log, None, None)
     session.run("retry_run", run_id)
     session.run("delete_words", run_id)

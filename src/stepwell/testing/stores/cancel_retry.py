@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
@@ -152,6 +153,18 @@ class RetryRules:
         )
         assert skipped == result.row(claim.head, retried.at)
         await scene.ok(scene.member(claim, scene.claimed(claim)))
+
+    @pytest.mark.req("K39")
+    @checked
+    async def test_a_run_whose_log_grew_meanwhile_is_not_continued(self, scene: Scene) -> None:
+        run_id = await scene.failed()
+        [last] = await scene.store.read_log_end(run_id)
+        result = written(StepCompleted(result=Raw(b"7"), skipped=True), "b", 2)
+        tried = partial(scene.store.retry, run_id, skipped=result)
+
+        assert await tried(head=last.seq - 1) is RetryOutcome.NOT_FAILED
+        assert await scene.store.read_log_end(run_id) == [last]
+        assert await tried(head=last.seq) is RetryOutcome.RETRIED
 
     @pytest.mark.req("K11")
     @checked
