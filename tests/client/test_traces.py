@@ -17,7 +17,9 @@ from stepwell import (
     Machine,
     NodeError,
     NodeResult,
+    Permanent,
     Retry,
+    RunFailed,
     RunHandle,
     Settings,
     StepContext,
@@ -113,6 +115,136 @@ async def test_the_trace_of_a_function_has_its_steps_waits_and_children(engines:
         assert (child.name, child.output) == ("kid", 3)
         assert (await engine.handle(child.child).info()).workflow == "kid"
         assert answered.output == 5
+
+
+@workflow
+async def spread(ctx: Context, number: int) -> int:
+    for _ in range(2):
+        await ctx.all(ctx.step(kept, number), ctx.step(kept, number))
+        await ctx.step(kept, number)
+    await ctx.map(kept, [1, 2])
+    await ctx.map(kept, [3, 4])
+    return await ctx.step(undo_flight, number) or number
+
+
+@pytest.mark.req("K38")
+async def test_forks_and_items_of_a_map_are_branches(memory_engines: Engines) -> None:
+    async with memory_engines.new(spread) as engine:
+        run = await engine.start(spread, 1)
+        await run.result()
+        trace = await run.trace()
+        places = [(entry.path, entry.fork, entry.branch, entry.depth) for entry in trace]
+        assert places == [
+            ("0~1/kept#1", "", 0, 1),
+            ("0~2/kept#1", "", 1, 1),
+            ("0/kept#1", "", None, 0),
+            ("0~3/kept#1", "0/kept#1", 0, 1),
+            ("0~4/kept#1", "0/kept#1", 1, 1),
+            ("0/kept#2", "", None, 0),
+            ("0/kept#3[0]", "0/kept#2", 0, 1),
+            ("0/kept#3[1]", "0/kept#2", 1, 1),
+            ("0/kept#4[0]", "0/kept#3[1]", 0, 1),
+            ("0/kept#4[1]", "0/kept#3[1]", 1, 1),
+            ("0/undo_flight#1", "", None, 0),
+        ]
+        assert trace[5].predecessors == ["0~3/kept#1", "0~4/kept#1"]
+        assert trace[9].predecessors == ["0/kept#3[0]", "0/kept#3[1]"]
+        assert trace[10].predecessors == ["0/kept#4[0]", "0/kept#4[1]"]
+
+
+@step
+async def pays(number: int) -> int:
+    if number < 0:
+        raise Permanent("no card")
+    return number
+
+
+@workflow
+async def paying(ctx: Context, number: int) -> int:
+    await ctx.step(kept, number)
+    return await ctx.step(pays, BROKEN.pop() if BROKEN else number)
+
+
+BROKEN: list[int] = []
+
+
+def paying_graph() -> dict[str, Any]:
+    return chart(
+        [START, a("A", "trace:work", size="{{ctx.input.size}}"), a("Z", "end", output={"done": True})],
+        "S>A A-out>Z A-large>Z",
+        name="pays",
+    )
+
+
+@pytest.mark.req("K38", "K39")
+async def test_an_attempt_after_a_retry_says_when_it_began_and_who_asked(engines: Engines) -> None:
+    BROKEN.append(-1)
+    async with engines.new(paying) as engine:
+        run = await engine.start(paying, 1)
+        with pytest.raises(RunFailed):
+            await run.result()
+        await run.retry(by="ann")
+        assert await run.result() == 1
+        [retried] = [event async for event in run.events() if event.kind == "retried"]
+        entry = (await run.trace())[1]
+        first, second = entry.attempts
+        assert (first.by, second.by, entry.by) == ("", "ann", [])
+        times = (first.ended_at, second.queued_at, second.started_at, second.ended_at)
+        assert list(times) == sorted(times)  # type: ignore[type-var]
+        assert second.queued_at == pytest.approx(retried.at.timestamp(), abs=1e-3)
+
+
+@pytest.mark.req("K38", "K39")
+async def test_a_skipped_step_keeps_its_attempts_and_says_who_skipped_it(engines: Engines) -> None:
+    BROKEN.append(-1)
+    async with engines.new(paying, paying_graph(), nodes=[work]) as engine:
+        function = await engine.start(paying, 1)
+        graph = await engine.start("pays", {"size": -1})
+        for run, path in ((function, "0/pays#1"), (graph, "0/A")):
+            with pytest.raises(RunFailed):
+                await run.result()
+            before = by_path(await run.trace())[path]
+            await run.skip(7, by="bob", reason="paid in cash")
+            await run.result()
+            after = by_path(await run.trace())[path]
+            assert after.attempts == before.attempts
+            assert (after.status, after.output, after.error, after.by) == ("completed", 7, None, ["bob"])
+
+
+@workflow
+async def asks(ctx: Context, number: int) -> str:
+    await ctx.signal("go")
+    return await ctx.approval(str, required=2)
+
+
+class Shop(Machine[OrderState]):
+    @transition("start", "end", wait=True)
+    async def close(self, ctx: Context) -> None:
+        pass
+
+
+@pytest.mark.req("K38", "K15")
+async def test_the_trace_says_who_answered_each_wait(engines: Engines) -> None:
+    graph = chart([START, a("P", "approval"), a("Z", "end", output={})], "S>P P-approved>Z", name="asking")
+    async with engines.new(asks, Shop, graph) as engine:
+        function = await engine.start(asks, 1, delay=0.05)  # the signal is there before it asks
+        machine = await engine.start(Shop)
+        nodes = await engine.start("asking", {})
+        await function.signal("go", by="ann")
+        await function.waiting_for("approval")
+        await function.decide("approved", by="bob")
+        await function.decide("approved", by="cy")
+        await machine.waiting_for("close")
+        await machine.trigger("close", by="dan")
+        await nodes.waiting_for("P")
+        await nodes.decide("approved", by="eve")
+        answered = []
+        for run in (function, machine, nodes):
+            await run.result()
+            answered += [entry.by for entry in await run.trace() if entry.by]
+        assert answered == [["ann"], ["bob", "cy"], ["dan"], ["eve"]]
+        waits = [(entry.kind, entry.type, entry.name) for entry in await function.trace()]
+        assert waits == [("wait", "signal", "go"), ("wait", "approval", "approval")]
 
 
 @pytest.mark.req("K38")

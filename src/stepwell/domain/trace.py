@@ -46,6 +46,7 @@ class TraceAttempt:
     started_at: float | None = None
     ended_at: float | None = None
     worker: str = ""
+    by: str = ""  # who retried the run, if that began it
     error: TraceError | None = None
 
 
@@ -77,6 +78,7 @@ class TraceEntry:
     details: Any = None  # what its code wants to show
     usage: dict[str, Any] | None = None  # what all its attempts used: input_tokens, output_tokens, cost
     error: TraceError | None = None
+    by: list[str] = field(default_factory=list)  # who answered the wait, or skipped the step
     missing: list[str] = field(default_factory=list)  # of a waiting join: what has not arrived
     progress: list[int | None] | None = None  # of a loop: iterations done, and their number
     child: str = ""  # id of the run that it started
@@ -96,6 +98,16 @@ def error_of(problem: Problem, kind: ErrorKind = "runtime") -> TraceError:
     )
 
 
+@dataclass(slots=True)
+class _Fork:
+    """Branches that are under way: tasks, or the items of one `ctx.map`."""
+
+    call: str  # path of the map; '' for tasks
+    before: list[str]  # paths of what led to it
+    first: int = 0  # number of the first branch: tasks of a scope are numbered through
+    scopes: list[str] = field(default_factory=list)
+
+
 class TraceFold:
     """The trace of a run, event by event. What it holds grows with the run; each event costs the same."""
 
@@ -103,9 +115,12 @@ class TraceFold:
         self.entries: dict[str, TraceEntry] = {}
         self._open: dict[str, TraceEntry] = {}
         self._last: dict[str, str] = {}  # by scope: the path of its latest entry
-        self._branches: dict[str, list[str]] = {}  # by scope: those opened in it since its latest entry
+        self._forks: dict[str, _Fork] = {}  # by scope: the one opened in it since its latest entry
+        self._tasks: dict[str, int] = {}  # by scope: how many branches of earlier forks are numbered
         self._retry_at: dict[str, float] = {}
-        self._messages: dict[str, Raw] = {}
+        self._retried: dict[str, tuple[float, str]] = {}  # by path: when, and by whom
+        self._messages: dict[str, ev.Received] = {}
+        self._deciders: dict[str, list[str]] = {}  # by path of the approval
         self._worker = ""
         self._now = self._before = 0.0  # the time of this commit, and of the one before
         self._failed = ""  # path of what ended the run
@@ -129,7 +144,7 @@ class TraceFold:
     def _entry(self, path: str, kind: str, name: str = "") -> TraceEntry:
         entry = self.entries.get(path)
         if entry is None:
-            scope = _scope_of(path)
+            scope, around, number = _place_of(path)
             if (visit := _VISIT.match(scope)) and visit[0] not in self.entries:
                 self._entry(visit[0], "transition")
             entry = self.entries[path] = TraceEntry(
@@ -137,33 +152,48 @@ class TraceFold:
                 path=path,
                 name=name or _name_of(path),
                 kind=kind,
-                depth=scope.count("/") + scope.count("~"),
+                depth=scope.count("/") + scope.count("~"),  # of an item, its path is its scope
                 queued_at=self._before,
             )
             if path.startswith(COMPENSATE):
                 self._compensates(entry)
             else:
-                self._place(entry, scope)
+                self._place(entry, scope, around, number)
         if entry.status in OPEN:
             self._open[path] = entry
         return entry
 
-    def _place(self, entry: TraceEntry, scope: str) -> None:
+    def _place(self, entry: TraceEntry, scope: str, around: str, number: int | None) -> None:
         """Find what led to the entry: the one before it in its scope, or the branches that met before it."""
-        around = _around(scope)
-        if scope not in self._last:  # the first of a task, or of a transition
-            before = [self._last[around]] if around in self._last else []
-            branch = scope.rpartition("/")[2].rpartition("~")[2]
-            if scope.endswith(f"~{branch}") and branch.isdigit():
-                entry.fork, entry.branch = "".join(before), int(branch) - 1
-                self._branches.setdefault(around, []).append(scope)
-        else:
+        if scope in self._last:
             first = self.entries[self._last[scope]]
             entry.fork, entry.branch = first.fork, first.branch
-            met = [self._last[one] for one in self._branches.pop(scope, ())]
-            before = met or [self._last[scope]]
-        entry.predecessors = before
+            entry.predecessors = self._met(scope) or [self._last[scope]]
+        elif number is None:  # the first of the run, or of a transition
+            entry.predecessors = self._met(scope) or [self._last[at] for at in (around,) if at in self._last]
+        else:
+            fork = self._forked(around, entry.path.rpartition("[")[0] if scope == entry.path else "")
+            fork.scopes.append(scope)
+            entry.predecessors = list(fork.before)
+            entry.fork, entry.branch = "".join(fork.before[-1:]), number - fork.first
         self._last[scope] = entry.path
+
+    def _forked(self, around: str, call: str) -> _Fork:
+        """The fork of a branch that begins in that scope; another map there is over."""
+        fork = self._forks.get(around)
+        if fork is None or fork.call != call:
+            before = self._met(around) or [self._last[at] for at in (around,) if at in self._last]
+            fork = self._forks[around] = _Fork(call, before, 0 if call else self._tasks.get(around, 0))
+        return fork
+
+    def _met(self, scope: str) -> list[str]:
+        """The last entries of the branches that were opened in this scope: they are over."""
+        fork = self._forks.pop(scope, None)
+        if fork is None:
+            return []
+        if not fork.call:
+            self._tasks[scope] = max(_place_of(f"{branch}/")[2] or 0 for branch in fork.scopes) + 1
+        return [self._last[branch] for branch in fork.scopes]
 
     def _compensates(self, entry: TraceEntry) -> None:
         entry.compensates = entry.path.removeprefix(COMPENSATE)
@@ -178,12 +208,17 @@ class TraceFold:
     def _attempt(self, entry: TraceEntry, number: int, *, waits: bool = False) -> TraceAttempt:
         number = max(number, 1)
         if not entry.attempts or entry.attempts[-1].number != number:
-            last = entry.attempts[-1] if entry.attempts else None
-            began = (
-                self._retry_at.get(entry.path) if last is not None else entry.started_at or entry.queued_at
-            )
-            queued = last.ended_at if last is not None else entry.queued_at
-            attempt = TraceAttempt(number=number, queued_at=queued, started_at=None if waits else began)
+            attempt = TraceAttempt(number=number)
+            if not entry.attempts:
+                attempt.queued_at, attempt.started_at = entry.queued_at, entry.started_at or entry.queued_at
+            elif entry.path in self._retried:
+                attempt.queued_at, attempt.by = self._retried.pop(entry.path)
+                attempt.started_at = max(attempt.queued_at, self._before)
+            else:
+                attempt.queued_at = entry.attempts[-1].ended_at
+                attempt.started_at = self._retry_at.get(entry.path)
+            if waits:
+                attempt.started_at = None
             entry.attempts.append(attempt)
             if entry.started_at is None and not waits:
                 entry.started_at = attempt.started_at
@@ -207,8 +242,14 @@ class TraceFold:
         self._begun(event.path)
 
     def _received(self, event: Event, fact: ev.Received) -> None:
-        if not fact.rejected:
-            self._messages[fact.key] = fact.payload
+        if fact.rejected:
+            message = self._messages.pop(fact.key, None)
+            if message is not None and message.by in self._deciders.get(message.name, ()):
+                self._deciders[message.name].remove(message.by)
+            return
+        self._messages[fact.key] = fact
+        if fact.what == "decide" and fact.by:
+            self._deciders.setdefault(fact.name, []).append(fact.by)
 
     def _scheduled(self, event: Event, fact: ev.StepScheduled) -> None:
         entry = self._entry(event.path, "step", fact.step)
@@ -223,6 +264,11 @@ class TraceFold:
 
     def _step_ended(self, event: Event, fact: ev.StepCompleted | ev.StepFailed) -> None:
         entry = self._entry(event.path, "step")
+        if isinstance(fact, ev.StepCompleted) and fact.skipped:
+            _, by = self._retried.pop(event.path, (0.0, ""))
+            entry.output, entry.by = _value(fact.result), [by] if by else []
+            self._end(entry, "completed")
+            return
         attempt = self._attempt(entry, event.attempt)
         attempt.ended_at, attempt.worker = event.at, fact.worker or self._worker
         entry.worker = attempt.worker
@@ -260,10 +306,16 @@ class TraceFold:
 
     def _wait_ended(self, event: Event, fact: ev.WaitEnded) -> None:
         entry = self.entries.get(event.path)
+        if entry is None and fact.received:  # the answer was there before the question
+            what, _, name = _name_of(event.path).partition(":")
+            entry = self._entry(event.path, "wait", name)
+            entry.type, entry.started_at = what, event.at
         if entry is None or entry.status not in OPEN:
             return
-        answer = self._messages.pop(fact.received, None)
-        entry.output = None if answer is None else _value(answer)
+        answer, deciders = self._messages.pop(fact.received, None), self._deciders.pop(event.path, [])
+        if answer is not None:
+            entry.output = _value(answer.payload)
+            entry.by = deciders or [name for name in (answer.by,) if name]
         self._end(entry, _WAIT_ENDS[fact.outcome])
 
     def _child_started(self, event: Event, fact: ev.ChildStarted) -> None:
@@ -336,9 +388,11 @@ class TraceFold:
         if entry is not None and not fact.undo:
             entry.status, entry.ended_at, entry.error = "running", None, None
             self._open[entry.path] = entry
+            self._retried[entry.path] = event.at, fact.by
 
 
 _VISIT = re.compile(r"[^/]+/[^/]+@\d+")  # a machine's visit, in the path of what it did
+_ITEM = re.compile(r"\[(\d+)\]$")
 _WAIT_ENDS = {"answered": "completed", "timed_out": "timed_out", "withdrawn": "cancelled"}
 _Take = Callable[[TraceFold, Event, Any], None]
 _TAKES: dict[type[ev.Fact], _Take] = {
@@ -383,16 +437,20 @@ def _arguments(raw: Raw) -> Any:
     return {"args": args, **kwargs} if args and kwargs else args or kwargs
 
 
-def _scope_of(path: str) -> str:
-    """`0~2/pay#1` is in the task `0~2`; `0/approve@3/pay#1` in the visit `0/approve@3`."""
-    return path.removeprefix(COMPENSATE).rpartition("/")[0]
+def _place_of(path: str) -> tuple[str, str, int | None]:
+    """The scope of a path, the scope around it, and the number of a branch.
 
-
-def _around(scope: str) -> str:
-    """The scope in which this one was opened."""
+    `0~2/pay#1` is in the task `0~2` of `0`, which is number 1; `0/approve@3/pay#1` in the visit
+    `0/approve@3`; `0/pay#1[4]` is item 4 of a map in `0`, and a scope of its own.
+    """
+    scope = path.removeprefix(COMPENSATE).rpartition("/")[0]
+    if (item := _ITEM.search(path)) is not None:
+        return path, scope, int(item[1])
     head, slash, last = scope.rpartition("/")
-    stem, tilde, _ = last.rpartition("~")
-    return head + slash + stem if tilde else head
+    stem, tilde, number = last.rpartition("~")
+    if not tilde:
+        return scope, head, None
+    return scope, head + slash + stem, int(number) - 1 if number.isdigit() else None
 
 
 def _name_of(path: str) -> str:

@@ -100,7 +100,7 @@ class GraphTraceFold:
             if one.status is NodeStatus.RUNNING and recorded.status in ("queued", "retrying"):
                 entry.status = recorded.status
             entry.attempts, entry.details, entry.child = recorded.attempts, recorded.details, recorded.child
-            entry.usage = recorded.usage
+            entry.usage, entry.by = recorded.usage, list(recorded.by)
             entry.compensation, entry.progress = recorded.compensation, recorded.progress
             entry.title = entry.title or recorded.title
         if not entry.attempts and begun:
