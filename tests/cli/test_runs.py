@@ -205,6 +205,9 @@ def test_a_variable_is_set_on_the_command_line(tmp_path: Path, capsys: pytest.Ca
     run_id = asyncio.run(waiting(database))
     command = ["runs", "--database", database, "set-variable", run_id]
 
+    assert main(["runs", "--database", database, "state", run_id, "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert (state["input"], state["variables"], state["nodes"]["A"]) == ({}, {"amount": 1}, {"amount": 1})
     assert main([*command, "amuont", "2"]) == 4
     assert "NOT_SETTABLE" in capsys.readouterr().err
     assert main([*command, "amount", "not json"]) == 2

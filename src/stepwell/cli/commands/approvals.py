@@ -103,6 +103,8 @@ def _data(row: WaitInfo) -> dict[str, Any]:
         "name": row.name,
         "title": row.title,
         "assignees": row.assignees,
+        "required": row.required,
+        "bar_starter": row.bar_starter,
         "form": row.form,
         "opened_at": time_text(row.opened_at),
         "due_at": time_text(row.due_at),
@@ -121,6 +123,9 @@ async def show(session: CliSession, run: Run, path: Path = "") -> None:
             "name": wait.name,
             "title": wait.title,
             "assignees": wait.assignees,
+            "required": wait.required,
+            "approved_by": wait.approved_by,
+            "bar_starter": wait.bar_starter,
             "due_at": time_text(wait.due_at),
             "form": wait.form,
         }

@@ -272,6 +272,9 @@ async def state(session: CliSession, run: Run, at: At = None) -> None:
             "status": state.status.value,
             "place": checkpoint.place if checkpoint is not None else "",
             "state": checkpoint.state if checkpoint is not None else None,
+            "input": state.input,
+            "variables": state.variables,
+            "nodes": state.nodes,
             "outputs": state.outputs,
             "steps": {path: step.status for path, step in state.steps.items()},
             "waits": [wait_data(wait) for wait in state.waits.values()],
@@ -290,6 +293,8 @@ def wait_data(wait: OpenWait) -> dict[str, Any]:
         "title": wait.title,
         "due_at": time_text(wait.due_at),
         "assignees": wait.assignees,
+        "required": wait.required,
+        "approved_by": wait.approved_by,
         "choices": [choice.name for choice in wait.choices],
         "form": wait.form,
     }
