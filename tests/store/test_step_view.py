@@ -51,6 +51,23 @@ async def rows(engines: Engines, run: RunHandle[Any]) -> list[tuple[Any, ...]]:
         await server.close()
 
 
+@workflow
+async def left(ctx: Context, number: int) -> int:
+    await ctx.start(kid, 1, detached=True)
+    return await ctx.signal("go", int)
+
+
+@pytest.mark.req("K38")
+async def test_nothing_waits_in_a_run_that_has_ended(durable_engines: Engines) -> None:
+    async with durable_engines.new(left, kid) as engine:
+        run = await engine.start(left, 7)
+        await run.waiting_for("go")
+        assert [row[1] for row in await rows(durable_engines, run)] == ["completed", "waiting"]
+        await run.cancel(force=True)
+        assert [row[1] for row in await rows(durable_engines, run)] == ["completed", "cancelled"]
+        assert [entry.status for entry in await run.trace()] == ["completed", "cancelled"]
+
+
 @pytest.mark.req("K38")
 async def test_every_step_has_a_row_with_its_status(durable_engines: Engines) -> None:
     async with durable_engines.new(asks, kid) as engine:

@@ -727,12 +727,20 @@ SELECT
                 ELSE 'timed_out'
             END
         WHEN last.kind IN ('step_failed', 'transition_failed') THEN
-            CASE WHEN stepwell.readable(last.payload) ->> 'retry_in' IS NULL THEN 'failed' ELSE 'retrying' END
+            CASE
+                WHEN stepwell.readable(last.payload) ->> 'retry_in' IS NULL THEN 'failed'
+                WHEN r.ended_at IS NOT NULL THEN 'cancelled'
+                ELSE 'retrying'
+            END
+        WHEN last.kind = 'child_started' AND stepwell.readable(last.payload) ->> 'detached' = 'true' THEN 'completed'
         WHEN last.kind = 'child_ended' THEN
             CASE WHEN stepwell.readable(last.payload) ->> 'status' <> 'completed' THEN 'failed' ELSE 'completed' END
         WHEN last.kind = 'node_failed' THEN 'failed'
         WHEN last.kind = 'node_skipped' THEN 'skipped'
         WHEN last.kind = 'node_cancelled' THEN 'cancelled'
+        WHEN r.ended_at IS NOT NULL AND last.kind IN (
+            'step_scheduled', 'timer_set', 'wait_opened', 'step_started', 'node_started', 'child_started'
+        ) THEN 'cancelled' -- the run ended before it did
         WHEN last.kind = 'step_scheduled' THEN 'queued'
         WHEN last.kind IN ('timer_set', 'wait_opened') THEN 'waiting'
         WHEN last.kind IN ('step_started', 'node_started', 'child_started') THEN 'running'
@@ -759,4 +767,5 @@ FROM (
     )
     GROUP BY e.run_id, e.path
 ) AS calls
+INNER JOIN stepwell.runs AS r ON r.id = calls.run_id
 INNER JOIN stepwell.events AS last ON last.run_id = calls.run_id AND last.seq = calls.last_seq;

@@ -612,13 +612,18 @@ SELECT
             END
         WHEN last.kind IN ('step_failed', 'transition_failed') THEN
             iif(json_valid(last.payload) AND json_extract(CAST(last.payload AS TEXT), '$.retry_in') IS NOT NULL,
-                'retrying', 'failed')
+                iif(runs.ended_at IS NULL, 'retrying', 'cancelled'), 'failed')
+        WHEN last.kind = 'child_started' AND json_valid(last.payload)
+            AND json_extract(CAST(last.payload AS TEXT), '$.detached') THEN 'completed'
         WHEN last.kind = 'child_ended' THEN
             iif(json_valid(last.payload) AND json_extract(CAST(last.payload AS TEXT), '$.status') <> 'completed',
                 'failed', 'completed')
         WHEN last.kind = 'node_failed' THEN 'failed'
         WHEN last.kind = 'node_skipped' THEN 'skipped'
         WHEN last.kind = 'node_cancelled' THEN 'cancelled'
+        WHEN runs.ended_at IS NOT NULL AND last.kind IN (
+            'step_scheduled', 'timer_set', 'wait_opened', 'step_started', 'node_started', 'child_started'
+        ) THEN 'cancelled' -- the run ended before it did
         WHEN last.kind = 'step_scheduled' THEN 'queued'
         WHEN last.kind IN ('timer_set', 'wait_opened') THEN 'waiting'
         WHEN last.kind IN ('step_started', 'node_started', 'child_started') THEN 'running'
@@ -639,4 +644,5 @@ FROM (
     )
     GROUP BY run_id, path
 ) AS calls
+INNER JOIN runs ON runs.id = calls.run_id
 INNER JOIN events AS last ON last.run_id = calls.run_id AND last.seq = calls.last_seq;
