@@ -63,7 +63,8 @@ def check_waits(row: RunRow, log: list[Event]) -> None:
 def _was_only_woken(log: list[Event]) -> bool:
     """Return whether the run has only taken in messages since it was suspended, and will wait again."""
     facts = (event.fact for event in reversed(log))
-    return isinstance(next((fact for fact in facts if not isinstance(fact, _WAKING)), None), Suspended)
+    last = next((fact for fact in facts if not isinstance(fact, _WAKING)), None)
+    return isinstance(last, Suspended) and not last.held
 
 
 async def check_known(run_id: RunId, name: str, log: list[Event], graph: ReadGraph) -> None:

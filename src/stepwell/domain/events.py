@@ -95,7 +95,9 @@ class LeaseLost(Fact, frozen=True, kw_only=True):
 
 
 class Suspended(Fact, frozen=True, kw_only=True):
-    """The run waits for a time or a message, and nobody owns it. Written with the commit that parks it."""
+    """The run waits for a time or a message, or was held, and nobody owns it. Written with its park."""
+
+    held: bool = False  # an operator stopped it, or its workflow, queue or workspace: it does not wait itself
 
 
 class Resumed(Fact, frozen=True, kw_only=True):

@@ -143,8 +143,9 @@ class RunState:
     steps_done: int = 0  # steps, transitions and nodes that reached their end, in all generations
     active_seconds: float = 0.0  # until the last event, without the time that it was suspended
     suspended_at: float | None = None  # when it last began to wait
-    last_at: float = 0.0  # of its last event
+    last_at: float = 0.0  # of its last event that no operator caused
     owned_since: float = 0.0  # 0: it has ended, or was never claimed
+    unowned_at: float = 0.0  # since when nobody owns it because it waits or was held; 0: somebody may
     copied: int = 0  # events of another run at the beginning of this log
 
 
@@ -170,7 +171,7 @@ class RunOverview:
 def overview_of(row: RunRow, state: RunState, now: float) -> RunOverview:
     """The run at that time, from its row and the fold of its log."""
     until = row.ended_at or max(now, row.created_at)
-    works = row.status is Status.RUNNING and bool(state.owned_since) and state.status is not Status.SUSPENDED
+    works = row.status is Status.RUNNING and bool(state.owned_since) and not state.unowned_at
     return RunOverview(
         number=row.number,
         trigger=row.trigger,
@@ -193,11 +194,11 @@ def fold(events: Iterable[Event]) -> RunState:
     state = RunState()
     for event in events:
         apply(state, event)
+    if state.owned_since:
+        state.active_seconds += max(0.0, (state.unowned_at or state.last_at) - state.owned_since)
     if not state.status.terminal and state.waits and not _works(state):
         state.status = Status.SUSPENDED
-        state.suspended_at = state.last_at
-    if state.owned_since:
-        state.active_seconds += max(0.0, state.last_at - state.owned_since)
+        state.unowned_at = state.suspended_at = state.unowned_at or state.last_at
     return state
 
 
@@ -210,9 +211,10 @@ def _count(state: RunState, event: Event) -> None:
         since = fact.since or event.at
         if state.owned_since:
             parked = bool(state.waits) and not _works(state)
-            state.active_seconds += max(0.0, (state.last_at if parked else since) - state.owned_since)
-            state.suspended_at = state.last_at if parked else state.suspended_at
-        state.owned_since = since
+            until = state.unowned_at or (state.last_at if parked else min(since, _again_by(state, since)))
+            state.active_seconds += max(0.0, until - state.owned_since)
+            state.suspended_at = until if parked else state.suspended_at
+        state.owned_since, state.unowned_at = since, 0.0
     elif isinstance(fact, ev.StepCompleted | ev.StepFailed | ev.TransitionCompleted | ev.NodeCompleted):
         state.steps_done += not isinstance(fact, ev.StepFailed) or fact.retry_in is None
     elif isinstance(fact, ev.UsageReported):
@@ -220,9 +222,19 @@ def _count(state: RunState, event: Event) -> None:
             Usage(input_tokens=fact.input_tokens, output_tokens=fact.output_tokens, cost=fact.cost)
         )
     elif isinstance(fact, ev.ENDINGS) and state.owned_since:
-        state.active_seconds += max(0.0, event.at - state.owned_since)
-        state.owned_since = 0.0
-    state.last_at = event.at
+        state.active_seconds += max(0.0, (state.unowned_at or event.at) - state.owned_since)
+        state.owned_since = state.unowned_at = 0.0
+    if not isinstance(fact, ev.Held | ev.Released):
+        state.last_at = event.at
+
+
+def _again_by(state: RunState, since: float) -> float:
+    """When the last of what is tried again was due: a run may be held, or wait for a slot, long after it."""
+    if any(step.status in ("scheduled", "running") for step in state.steps.values()):
+        return since
+    again = [step.retry_at for step in state.steps.values() if step.retry_at is not None]
+    again += [wait.due_at for wait in state.waits.values() if wait.what == "retry" and wait.due_at]
+    return max(state.last_at, *again) if again else since
 
 
 def _works(state: RunState) -> bool:
@@ -242,7 +254,9 @@ def apply(state: RunState, event: Event) -> None:
         case ev.CancelRequested():
             state.reason, state.cancelled_by = fact.reason, fact.by
         case ev.Suspended():
-            state.status, state.suspended_at = Status.SUSPENDED, event.at
+            state.unowned_at = event.at
+            if not fact.held:
+                state.status, state.suspended_at = Status.SUSPENDED, event.at
         case ev.Claimed():
             state.status, state.lease, state.worker = Status.RUNNING, fact.lease, fact.worker
         case ev.StepScheduled() | ev.StepStarted() | ev.StepCompleted() | ev.StepFailed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from stepwell import Context, Machine, Retry, RunFailed, RunHandle, step, transi
 from stepwell.domain.status import Status
 from stepwell.errors import NotCompensable, NotRetryable, RunTimedOut
 from stepwell.testing import VirtualEngine
-from tests.engines import kinds
+from tests.engines import kinds, until
 
 TEN_MINUTES = Retry(20, delay="10m", max_delay="10m", backoff="fixed")
 
@@ -206,3 +207,102 @@ async def test_a_fork_of_a_later_generation_has_its_own_time() -> None:
         fork = await engine.fork(run, at=continued)
 
         await times_out(engine, fork)
+
+
+# Held
+
+
+HOLDS = ["run", "workflow", "workspace"]
+
+
+async def change(engine: VirtualEngine, run: RunHandle[Any], kind: str, *, held: bool) -> None:
+    if kind == "run":
+        await (run.hold() if held else run.release())
+    else:
+        scope: Any = kind
+        name = (await run.info()).workflow if kind == "workflow" else ""
+        await (engine.hold(scope, name) if held else engine.release(scope, name))
+
+
+async def held_for_hours(engine: VirtualEngine, run: RunHandle[Any], kind: str) -> None:
+    await change(engine, run, kind, held=True)
+    await engine.advance("3h")
+    await change(engine, run, kind, held=False)
+
+
+@pytest.mark.req("K12", "K39")
+@pytest.mark.parametrize("kind", HOLDS)
+async def test_a_run_that_waited_has_its_time_after_a_hold(kind: str) -> None:
+    @workflow(timeout="35m")
+    async def waiting(ctx: Context) -> str:
+        await ctx.signal("go")
+        await ctx.sleep("1m")
+        return await ctx.step(ship)
+
+    World.away = False
+    async with VirtualEngine(waiting) as engine:
+        run = await engine.start(waiting)
+        await engine.advance("1h")
+        await held_for_hours(engine, run, kind)
+        await run.signal("go")
+
+        assert await engine.outcome(run) == "shipped"
+        assert (await run.overview()).active < 60
+
+
+@pytest.mark.req("K12", "K39")
+@pytest.mark.parametrize("kind", HOLDS)
+async def test_a_step_that_is_tried_again_has_its_time_after_a_hold(kind: str) -> None:
+    async with VirtualEngine(order) as engine:
+        run = await engine.start(order)
+        await engine.settle()
+        await held_for_hours(engine, run, kind)
+        World.away = False
+
+        assert await engine.outcome(run) == "shipped"
+        assert (await run.overview()).active <= 10 * 60 + 1
+
+
+@pytest.mark.req("K12", "K38", "K39")
+@pytest.mark.parametrize("kind", HOLDS)
+async def test_a_run_that_is_held_between_two_steps_is_paused(kind: str) -> None:
+    begun, may = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def first() -> None:
+        begun.set()
+        await may.wait()
+
+    @workflow(timeout="35m")
+    async def two(ctx: Context) -> str:
+        await ctx.step(first)
+        return await ctx.step(ship)
+
+    async def paused() -> bool:
+        return (await kinds(run))[-1] == "suspended"
+
+    World.away = False
+    async with VirtualEngine(two) as engine:
+        run = await engine.start(two)
+        await begun.wait()
+        await change(engine, run, kind, held=True)
+        await until(lambda: noticed(engine, run))
+        may.set()
+        await until(paused)
+        assert (await run.info()).status is (await run.state()).status is Status.RUNNING
+        assert (await run.overview()).active < 60
+        await engine.advance("3h")
+        assert (await run.overview()).active < 60
+        await change(engine, run, kind, held=False)
+
+        assert await engine.outcome(run) == "shipped"
+        assert (await run.overview()).active < 60
+        told = [kind for kind in await kinds(run) if kind in ("suspended", "resumed")]
+        assert told == ["suspended", "resumed"]
+
+
+async def noticed(engine: VirtualEngine, run: RunHandle[Any]) -> bool:
+    """Its owner has heard of the hold."""
+    assert engine.worker is not None
+    work: Any = engine.worker.active.get((run.id, ""))
+    return work is not None and work.draining

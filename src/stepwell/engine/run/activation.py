@@ -75,6 +75,7 @@ class Activation:
         self.journal: Journal = read_journal(claim.log, now, by_visits=by_visits)
         self.closed: type[Unwind] | None = None  # why no call is answered from now on
         self.draining = False
+        self.held = False  # its workflow, queue or workspace is held; of the run itself, `waits` knows
         self.cancelling = False
         self.broken = False  # our own mistake ended it: the run must be given back
         self.damage: LogDamaged | None = None  # or its log cannot be read: it must be set aside
@@ -327,7 +328,7 @@ class Activation:
             self.timers.watch()
         if then is None and not self.writer.draft.needed:
             return
-        self.writer.send(then)
+        self.writer.send(then, held=self.held or self.waits.held)
 
     def _finish(self, ending: RunEnding) -> Finish | None:
         if ending.continues is not None:
@@ -528,9 +529,9 @@ class Activation:
 
     # Leaving
 
-    def drain(self) -> None:
+    def drain(self, *, held: bool = False) -> None:
         """Start nothing more; park when what runs has ended."""
-        self.draining = True
+        self.draining, self.held = True, self.held or held
         self.advance()
 
     def lose(self) -> None:

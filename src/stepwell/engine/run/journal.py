@@ -32,12 +32,25 @@ def count_active(journal: Journal, until: float) -> None:
     """Time since the last claim is time that the run was not suspended, while it had nothing to wait for,
     or a step was with another worker, or something was to be tried again."""
     if journal.claimed_at:
-        waits = bool(journal.timers or journal.waits or journal.children)
-        working = any(step.working for step in journal.steps.values())
-        if working or any(timer.fact.retry for timer in journal.timers.values()):
-            waits = False
-        journal.active_seconds += max(0.0, (journal.last_at if waits else until) - journal.claimed_at)
+        until = _active_until(journal, until)
+        if journal.held_at:
+            until = min(until, journal.held_at)
+        journal.active_seconds += max(0.0, until - journal.claimed_at)
     journal.claimed_at = 0.0
+
+
+def _active_until(journal: Journal, until: float) -> float:
+    """When the last owner's time was over; what came into the log since then is not its work."""
+    if journal.suspended:
+        return journal.suspended_at
+    steps, timers = journal.steps.values(), journal.timers.values()
+    if any(step.scheduled_at is not None for step in steps):
+        return until
+    again = [step.retry_at for step in steps if step.retry_at is not None]
+    again += [timer.due_at for timer in timers if timer.fact.retry]
+    if again:  # it may be held, or wait for a slot, long after its delay
+        return min(until, max(journal.last_at, *again))
+    return journal.last_at if timers or journal.waits or journal.children else until
 
 
 def count_from(journal: Journal, active: float, at: float) -> None:
@@ -147,7 +160,9 @@ class Journal(msgspec.Struct, eq=False):
     attempts: Attempts = msgspec.field(default_factory=Attempts)
     lease: str = ""
     claimed_at: float = 0.0
-    suspended: bool = False  # it waits, and nobody has owned it since
+    suspended: bool = False  # it waits or was held, and nobody has owned it since
+    suspended_at: float = 0.0
+    held_at: float = 0.0  # the log ends with this Held, and perhaps its Released
     by_visits: bool = False  # of a machine
 
     @property
@@ -189,6 +204,8 @@ def absorb(journal: Journal, event: Event) -> None:
     if isinstance(fact, ev.Claimed):
         count_active(journal, fact.since or event.at)
     journal.head, journal.last_at = event.seq, event.at
+    if journal.held_at and not isinstance(fact, ev.Released | ev.Held):
+        journal.held_at = 0.0
     if fact.starts:
         journal.news.update([f"node_started {started}" for started in fact.starts])
     match fact:
@@ -263,7 +280,9 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             journal.claimed_at = claimed.since or event.at
             journal.started_at = journal.started_at or event.at
         case ev.Suspended():
-            journal.suspended = True
+            journal.suspended, journal.suspended_at = True, event.at
+        case ev.Held():
+            journal.held_at = journal.held_at or event.at
         case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed
         case ev.Retried(undo=True) if journal.compensation is None:

@@ -109,7 +109,7 @@ class Rest(msgspec.Struct, eq=False):
 
 _log = logging.getLogger("stepwell.engine")
 
-_SUSPENDED = written(ev.Suspended())
+_SUSPENDED, _HELD = written(ev.Suspended()), written(ev.Suspended(held=True))
 _OPENING = (ev.KIND[ev.LeaseLost], ev.KIND[ev.Claimed])
 Written = Callable[[Draft, Committed, Park | Finish | None], None]
 
@@ -230,18 +230,18 @@ class LogWriter:
 
     # Committing
 
-    def send(self, then: Park | Finish | None) -> None:
+    def send(self, then: Park | Finish | None, *, held: bool = False) -> None:
         draft, self.draft = self.draft, Draft()
         self.in_flight = draft
         commit = draft.commit(self._run_id, self.lease, self.head, then)
         if (
             then is not None
             and type(then) is Park
-            and then.status is Status.SUSPENDED
+            and (held or then.status is Status.SUSPENDED)
             and (draft.events or self.head != self._first_head)
         ):
             # Not in the draft: a refused park suspends nothing, and shifts no seq that was promised.
-            commit.events = [*draft.events, _SUSPENDED]
+            commit.events = [*draft.events, _SUSPENDED if then.status is Status.SUSPENDED else _HELD]
         self._committer.submit(commit, draft.size, self._answered)
 
     def _answered(self, result: Committed, then: Park | Finish | None) -> None:

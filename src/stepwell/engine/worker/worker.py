@@ -462,7 +462,7 @@ class Worker:
             elif isinstance(work, Activation):
                 work.woken(wakes[key])
                 if key in stopped:
-                    work.drain()
+                    work.drain(held=True)
         if not self._claimer.stopped:
             for run_id, path in self._orphans.overdue(wakes):
                 self._runner.spawn(self._orphans.adopt(run_id, path))
