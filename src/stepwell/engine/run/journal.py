@@ -33,7 +33,7 @@ def count_active(journal: Journal, until: float) -> None:
     or a step was with another worker, or something was to be tried again."""
     if journal.claimed_at:
         until = _active_until(journal, until)
-        if journal.held_at:
+        if journal.held_seq == journal.head:
             until = min(until, journal.held_at)
         journal.active_seconds += max(0.0, until - journal.claimed_at)
     journal.claimed_at = 0.0
@@ -162,7 +162,8 @@ class Journal(msgspec.Struct, eq=False):
     claimed_at: float = 0.0
     suspended: bool = False  # it waits or was held, and nobody has owned it since
     suspended_at: float = 0.0
-    held_at: float = 0.0  # the log ends with this Held, and perhaps its Released
+    held_seq: int = 0  # of the last Held or Released
+    held_at: float = 0.0  # of the first one in a row of them
     by_visits: bool = False  # of a machine
 
     @property
@@ -204,8 +205,6 @@ def absorb(journal: Journal, event: Event) -> None:
     if isinstance(fact, ev.Claimed):
         count_active(journal, fact.since or event.at)
     journal.head, journal.last_at = event.seq, event.at
-    if journal.held_at and not isinstance(fact, ev.Released | ev.Held):
-        journal.held_at = 0.0
     if fact.starts:
         journal.news.update([f"node_started {started}" for started in fact.starts])
     match fact:
@@ -281,8 +280,9 @@ def _absorb_run_fact(journal: Journal, event: Event) -> None:
             journal.started_at = journal.started_at or event.at
         case ev.Suspended():
             journal.suspended, journal.suspended_at = True, event.at
-        case ev.Held():
-            journal.held_at = journal.held_at or event.at
+        case ev.Held() | ev.Released():
+            journal.held_at = journal.held_at if journal.held_seq == event.seq - 1 else event.at
+            journal.held_seq = event.seq
         case ev.Failed() | ev.TimedOut() as failed:
             journal.failed = failed
         case ev.Retried(undo=True) if journal.compensation is None:
