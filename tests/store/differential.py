@@ -318,8 +318,8 @@ class Differential(RuleBasedStateMachine):
             )
             result = written(StepCompleted(result=Raw(b"2"), skipped=True), "s#1", 1)
             skipped = result if self.plan.often(0.3) else None
-            [*_, last] = self.trio.run(self.stores[0].read_log_end(run_id)) or [None]
-            head = last.seq - self.plan.pick.randint(0, 1) if skipped and last else None
+            log = self.trio.run(self.stores[0].read_log_end(run_id))
+            head = log[-1].seq - self.plan.pick.randint(0, 1) if skipped and log else None
             outcome = self.ask("retry", lambda store: store.retry(run_id, skipped=skipped, head=head), run_id)
             self.saw(f"retry {outcome}")
 

@@ -118,7 +118,7 @@ class TraceFold:
         self._forks: dict[str, _Fork] = {}  # by scope: the one opened in it since its latest entry
         self._tasks: dict[str, int] = {}  # by scope: how many branches of earlier forks are numbered
         self._retry_at: dict[str, float] = {}
-        self._retried: dict[str, tuple[float, str]] = {}  # by path: when, and by whom
+        self._again: dict[str, tuple[float, str]] = {}  # by path: when the run was retried, and by whom
         self._messages: dict[str, ev.Received] = {}
         self._deciders: dict[str, list[str]] = {}  # by path of the approval
         self._worker = ""
@@ -211,8 +211,8 @@ class TraceFold:
             attempt = TraceAttempt(number=number)
             if not entry.attempts:
                 attempt.queued_at, attempt.started_at = entry.queued_at, entry.started_at or entry.queued_at
-            elif entry.path in self._retried:
-                attempt.queued_at, attempt.by = self._retried.pop(entry.path)
+            elif entry.path in self._again:
+                attempt.queued_at, attempt.by = self._again.pop(entry.path)
                 attempt.started_at = max(attempt.queued_at, self._before)
             else:
                 attempt.queued_at = entry.attempts[-1].ended_at
@@ -265,7 +265,7 @@ class TraceFold:
     def _step_ended(self, event: Event, fact: ev.StepCompleted | ev.StepFailed) -> None:
         entry = self._entry(event.path, "step")
         if isinstance(fact, ev.StepCompleted) and fact.skipped:
-            _, by = self._retried.pop(event.path, (0.0, ""))
+            _, by = self._again.pop(event.path, (0.0, ""))
             entry.output, entry.by = _value(fact.result), [by] if by else []
             self._end(entry, "completed")
             return
@@ -388,7 +388,7 @@ class TraceFold:
         if entry is not None and not fact.undo:
             entry.status, entry.ended_at, entry.error = "running", None, None
             self._open[entry.path] = entry
-            self._retried[entry.path] = event.at, fact.by
+            self._again[entry.path] = event.at, fact.by
 
 
 _VISIT = re.compile(r"[^/]+/[^/]+@\d+")  # a machine's visit, in the path of what it did
