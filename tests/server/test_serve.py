@@ -112,6 +112,10 @@ def test_dev_works_on_the_file_and_starts_again_when_it_changes(tmp_path: Path) 
         while "API" not in process.stderr.readline():
             pass
         assert greeting() == "hello ann"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+        assert "ended by signal 9: starting again" in process.stderr.readline() + process.stderr.readline()
+        assert greeting() == "hello ann"
         assert (tmp_path / ".stepwell" / "dev.db").exists()
         ended, said = stopped(process)
         assert (ended, "nothing was left half done" in said) == (0, True)

@@ -246,21 +246,27 @@ class _Parent:
         while not self._stopping:
             seen = dict(_files(self._source))
             child = self._spawn()
-            self._wait_for_change(seen, child)
+            why = self._wait(seen, child)
             if child.poll() is None:
                 child.send_signal(signal.SIGTERM)
             child.wait()
             if not self._stopping:
-                self._session.out.say("changed: starting again")
+                self._session.out.say(f"{why}: starting again")
         self._session.out.say("stopped; nothing was left half done")
 
-    def _wait_for_change(self, seen: dict[str, int], child: subprocess.Popen[bytes]) -> None:
+    def _wait(self, seen: dict[str, int], child: subprocess.Popen[bytes]) -> str:
+        """Return why a new child is needed: a file changed, or this one was killed."""
         announced = False
         while not self._stopping and dict(_files(self._source)) == seen:
-            if child.poll() is not None and not announced:
+            ended = child.poll()
+            if ended is not None and ended < 0:
+                time.sleep(_LOOK)
+                return f"ended by signal {-ended}"
+            if ended is not None and not announced:
                 self._session.out.say("nothing is served; waiting for a file to change")
                 announced = True
             time.sleep(_LOOK)
+        return "changed"
 
     def _stop(self, *_: object) -> None:
         self._stopping = True
