@@ -19,7 +19,7 @@ PLACES: dict[str, Place] = {
     "why": Place("why", "Explain why a run does not move.", _DAILY),
     "worker": Place("worker", "Run the workflows of a file until SIGTERM or Ctrl-C.", _DAILY),
     "dev": Place(
-        "serve", "Serve the HTTP API and run the workflows of a file; begin again when it changes.", _DAILY
+        "serve", "Serve the HTTP API and run the workflows of a file; restart when the file changes.", _DAILY
     ),
     "runs": Place("runs run_control", "List, inspect and control runs.", _RUNS, group=True),
     "workflows": Place("workflows", "List, draw, save and switch workflows.", _RUNS, group=True),
@@ -47,7 +47,7 @@ PLACES: dict[str, Place] = {
     "move": Place("move", "Move everything from a SQLite file to an empty PostgreSQL database.", _OPERATION),
     "init": Place("init", "Write a small project: flows.py, and a test of it that passes.", _PROJECT),
     "demo": Place("demo", "Show Studio with runs of all kinds, and let you kill a worker.", _PROJECT),
-    "bench": Place("bench", "Measure runs a second and the latency of a run.", _PROJECT),
+    "bench": Place("bench", "Measure runs per second and the latency of a run.", _PROJECT),
     "completion": Place("completion", "Let the shell complete commands and options.", _PROJECT, group=True),
 }
 
