@@ -121,6 +121,10 @@ def test_an_approval_is_decided_by_keys_while_another_window_shows_its_run(
     deciding.keyboard.type("48")
     tab_to(deciding, "Reason")
     deciding.keyboard.type("photos are clear")
+    # What others do meanwhile is read, and what is typed stays.
+    other = place.asking("ship", "7765")
+    expect(deciding.get_by_role("button", name=re.compile("^Ship order 7765"))).to_be_visible()
+    expect(detail.get_by_label("Amount")).to_have_value("48")
     deciding.keyboard.press("Control+Enter")
 
     lately = deciding.get_by_role("list", name="Decided lately")
@@ -130,7 +134,9 @@ def test_an_approval_is_decided_by_keys_while_another_window_shows_its_run(
     assert (given["by"], given["reason"]) == ("ana", "photos are clear")
     assert place.run(run)["output"] == "paid 48"
 
-    # Whoever comes later reads it too.
+    place.post(f"/runs/{other}/cancel", {})
+
+    # A visitor who comes later reads it too.
     watching.goto(f"{place.url}/approvals?show=done")
     done = watching.get_by_role("list", name="Decided approvals")
     done.get_by_role("button", name=re.compile("Refund order 7781.*ana approved")).click()

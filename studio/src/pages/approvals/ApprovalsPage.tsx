@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Stamp } from "lucide-react";
-import { useCallback, useEffect } from "react";
+import { useCallback, useEffect, useRef } from "react";
 import { useTopic } from "../../api/live";
 import { meQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
@@ -54,7 +54,13 @@ export function ApprovalsPage() {
   // A refetch must not take the form away from an approval that is still open.
   const closing = wanted !== "" && !chosen && !gone && (list.isFetching || past.isFetching);
   const closed = gone ?? (done ? decided[0] : undefined);
-  const shown = closed || closing ? undefined : (chosen ?? open[0]);
+  // Nobody chose one: the first stays, with what is typed into it, when newer ones come above it.
+  const held = useRef("");
+  const first = open.find((each) => approvalId(each) === held.current) ?? open[0];
+  const shown = closed || closing ? undefined : (chosen ?? first);
+  useEffect(() => {
+    held.current = shown ? approvalId(shown) : "";
+  }, [shown]);
   const go = useCallback(
     (change: Record<string, string | undefined>) =>
       void navigate({ to: "/approvals", search: { ...search, ...change } as never, replace: true }),
