@@ -8,9 +8,21 @@ import {
 } from "@tanstack/react-router";
 import { root } from "./api/client";
 import { demoQuery } from "./api/demo";
-import { countsQuery, meQuery } from "./api/queries";
+import { countsQuery, firstEventsQuery, meQuery, runQuery, workflowQuery } from "./api/queries";
 import { ErrorPage, NotFoundPage } from "./shell/ErrorPage";
 import { Shell } from "./shell/Shell";
+
+const loadRunPage = () => import("./pages/run/RunPage");
+
+/** Ask for all that the page of a run needs at once, not for one part after the other as they show. */
+async function askForRun(queries: QueryClient, id: string): Promise<void> {
+  void loadRunPage();
+  void queries.prefetchQuery(firstEventsQuery(id));
+  const run = await queries.ensureQueryData(runQuery(id));
+  if (run.kind === "function") return;
+  void (run.kind === "graph" ? import("./pages/run/GraphView") : import("./pages/run/ChartView"));
+  void queries.prefetchQuery(workflowQuery(run.workflow, run.version));
+}
 
 /** Addresses of Studio. Each page is a file of its own, loaded when it is first opened. */
 export function makeRouter(queries: QueryClient) {
@@ -25,7 +37,9 @@ export function makeRouter(queries: QueryClient) {
     id: "shell",
     component: Shell,
     errorComponent: ErrorPage,
-    beforeLoad: async () => {
+    beforeLoad: async ({ location, preload }) => {
+      const run = /\/runs\/([^/]+)$/.exec(location.pathname)?.[1];
+      if (run && !preload) void askForRun(queries, decodeURIComponent(run)).catch(() => {}); // the page says what is wrong
       try {
         await queries.ensureQueryData(meQuery);
       } catch (error) {
@@ -62,7 +76,7 @@ export function makeRouter(queries: QueryClient) {
       home,
       page("/demo", () => import("./pages/DemoPage"), "DemoPage"),
       page("/runs", () => import("./pages/runs/RunsPage"), "RunsPage"),
-      page("/runs/$id", () => import("./pages/run/RunPage"), "RunPage"),
+      page("/runs/$id", loadRunPage, "RunPage"),
       page("/workflows", () => import("./pages/workflows/WorkflowsPage"), "WorkflowsPage"),
       page("/workflows/$name", () => import("./pages/workflows/WorkflowPage"), "WorkflowPage"),
       page("/approvals", () => import("./pages/approvals/ApprovalsPage"), "ApprovalsPage"),

@@ -86,6 +86,22 @@ export function runQuery(id: string) {
   });
 }
 
+const EVENTS_PAGE = 1000;
+
+/** Events of a run after a seq, oldest first. */
+export function readEvents(id: string, after: number) {
+  return ask(
+    api.GET("/api/v1/runs/{run_id}/events", {
+      params: { path: { run_id: id }, query: { after, limit: EVENTS_PAGE } },
+    }),
+  );
+}
+
+/** The first of them: a page that is about to show the run asks early. */
+export function firstEventsQuery(id: string) {
+  return queryOptions({ queryKey: ["events", id], queryFn: () => readEvents(id, 0) });
+}
+
 export function whyQuery(id: string, seq: number) {
   return queryOptions({
     queryKey: ["why", id, seq],

@@ -5,7 +5,7 @@ import { errorKind, fieldOf } from "./errors";
 import { usageWords } from "./eventKinds";
 import { besideTheirSource } from "./graph";
 import { repeated } from "./rerun";
-import { fold, placeAt, type RunEvent, runStatusAt, statusAt, usedAt } from "./run";
+import { Fold, fold, placeAt, type RunEvent, runStatusAt, statusAt, usedAt } from "./run";
 import { densityOf, timeline } from "./timeline";
 
 /** Runs that the engine made, with what it says of them after every event (tools/recorded_runs.py). */
@@ -64,6 +64,14 @@ describe.each(NAMES)("a recorded %s run", (name) => {
           statusAt(row, moment.seq),
         );
       }
+    }
+  });
+
+  test("is the same when it is folded at once or a few events at a time", () => {
+    for (const size of [1, 3]) {
+      const parts = new Fold();
+      for (let at = 0; at < run.length; at += size) parts.add(run.slice(at, at + size));
+      expect(parts.add([])).toEqual(model);
     }
   });
 

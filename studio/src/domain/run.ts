@@ -125,13 +125,38 @@ const WAIT_STATUS: Record<string, StepStatus> = {
   withdrawn: "cancelled",
 };
 
+/** A fold that goes on: each event is read once, however long the log has become. */
+export class Fold {
+  private readonly clockOf = new Map<string, number>(); // lane -> when its last step ended
+  private model = begun();
+
+  /** Take the next events. Each answer is another object, and shares its rows with those before. */
+  add(events: readonly RunEvent[]): RunModel {
+    const model = { ...this.model };
+    if (!model.last && events[0]) model.begin = events[0].at;
+    for (const event of events) {
+      take(model, this.clockOf, event);
+      if (Array.isArray(event.data.starts))
+        for (const path of event.data.starts) started(model, event, String(path));
+      model.last = event.seq;
+      model.lastAt = event.at;
+    }
+    this.model = model;
+    return model;
+  }
+}
+
 export function fold(events: readonly RunEvent[]): RunModel {
-  const model: RunModel = {
+  return new Fold().add(events);
+}
+
+function begun(): RunModel {
+  return {
     rows: [],
     byPath: new Map(),
     last: 0,
-    begin: events[0]?.at ?? 0,
-    lastAt: events[0]?.at ?? 0,
+    begin: 0,
+    lastAt: 0,
     claims: [],
     ending: null,
     endings: [],
@@ -143,15 +168,6 @@ export function fold(events: readonly RunEvent[]): RunModel {
     published: [],
     compensations: new Map(),
   };
-  const clockOf = new Map<string, number>(); // lane -> when its last step ended
-  for (const event of events) {
-    take(model, clockOf, event);
-    if (Array.isArray(event.data.starts))
-      for (const path of event.data.starts) started(model, event, String(path));
-    model.last = event.seq;
-    model.lastAt = event.at;
-  }
-  return model;
 }
 
 function take(model: RunModel, clockOf: Map<string, number>, event: RunEvent): void {

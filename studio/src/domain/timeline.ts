@@ -74,7 +74,11 @@ export function timeline(model: RunModel, options: TimelineOptions): Timeline {
   const rows: TreeRow[] = [rootRow(model, scale, options)];
   const visible = model.rows.filter((row) => row.first <= options.seq);
   const lanes = new Map<string, Row[]>();
-  for (const row of visible) lanes.set(row.lane, [...(lanes.get(row.lane) ?? []), row]);
+  for (const row of visible) {
+    const lane = lanes.get(row.lane);
+    if (lane) lane.push(row);
+    else lanes.set(row.lane, [row]);
+  }
   const top = [...lanes.keys()].sort((a, b) => depthOf(a) - depthOf(b))[0] ?? "";
   addLane(rows, lanes, top, 1, scale, options, new Set());
   for (const lane of lanes.keys()) {
@@ -226,7 +230,10 @@ function childLanes(lanes: Map<string, Row[]>, lane: string): { lanes: string[];
   const own = lanes.get(lane) ?? [];
   const children = [...lanes.entries()]
     .filter(([each]) => each.startsWith(`${lane}~`) && !each.slice(lane.length + 1).includes("~"))
-    .map(([each, rows]) => ({ lane: each, first: Math.min(...rows.map((row) => row.first)) }))
+    .map(([each, rows]) => ({
+      lane: each,
+      first: rows.reduce((least, row) => Math.min(least, row.first), Number.POSITIVE_INFINITY),
+    }))
     .sort((a, b) => a.first - b.first);
   const groups = new Map<number, { lanes: string[]; first: number }>();
   for (const child of children) {
@@ -311,11 +318,11 @@ function addFolded(out: TreeRow[], rows: Row[], depth: number, scale: Scale, opt
     open,
     lane: "",
   });
-  const shown = open ? rows : rows.filter((row) => statusAt(row, options.seq) !== "completed");
-  for (const row of shown) {
+  rows.forEach((row, index) => {
+    if (!open && statusAt(row, options.seq) === "completed") return;
     const entry = treeRow(row, depth + 1, scale, options);
-    out.push({ ...entry, name: `${row.name} ${rows.indexOf(row) + 1}` });
-  }
+    out.push({ ...entry, name: `${row.name} ${index + 1}` });
+  });
 }
 
 const BIN = 1 / 120; // of the width
@@ -429,9 +436,13 @@ function barsOf(row: Row, scale: Scale, options: TimelineOptions): Bar[] {
 }
 
 function extent(rows: Row[], now: number): [number, number] {
-  const attempts = rows.flatMap((row) => row.attempts);
-  const from = Math.min(...attempts.map((each) => each.start));
-  const to = Math.max(...attempts.map((each) => Math.min(each.end ?? now, now)));
+  let from = Number.POSITIVE_INFINITY;
+  let to = Number.NEGATIVE_INFINITY;
+  for (const row of rows)
+    for (const each of row.attempts) {
+      from = Math.min(from, each.start);
+      to = Math.max(to, Math.min(each.end ?? now, now));
+    }
   return Number.isFinite(from) ? [from, Math.max(to, from)] : [now, now];
 }
 

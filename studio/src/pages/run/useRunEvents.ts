@@ -1,14 +1,23 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { api, ask, type Run, type Schemas } from "../../api/client";
+import { useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useRef, useState } from "react";
+import type { Run, Schemas } from "../../api/client";
 import { live, useTopic } from "../../api/live";
-import { fold, type RunEvent, type RunModel } from "../../domain/run";
+import { firstEventsQuery, readEvents } from "../../api/queries";
+import { Fold, type RunEvent, type RunModel } from "../../domain/run";
 import { isEnded } from "../../domain/status";
 
 type EventView = Schemas["EventView"];
 
+interface Shown {
+  events: RunEvent[];
+  model: RunModel;
+}
+
 /** All events of a run, then every new one: no gap, no repeat, whatever the connection does. */
-export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel } {
-  const [events, setEvents] = useState<RunEvent[]>([]);
+export function useRunEvents(id: string): Shown {
+  const queries = useQueryClient();
+  const [shown, setShown] = useState<Shown>(() => ({ events: [], model: new Fold().add([]) }));
+  const folded = useRef(new Fold());
   const last = useRef(0);
   const filling = useRef(false);
   const unread = useRef<RunEvent[]>([]); // of pages that are still coming
@@ -17,7 +26,9 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
   const publish = useCallback(() => {
     const news = unread.current;
     unread.current = [];
-    if (news.length) setEvents((before) => [...before, ...news]);
+    if (!news.length) return;
+    const model = folded.current.add(news);
+    setShown((before) => ({ events: [...before.events, ...news], model }));
   }, []);
 
   const add = useCallback(
@@ -38,14 +49,12 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
     filling.current = true;
     try {
       for (let more = true; more; ) {
-        const page = await ask(
-          api.GET("/api/v1/runs/{run_id}/events", {
-            params: { path: { run_id: id }, query: { after: last.current, limit: 1000 } },
-          }),
-        );
+        const early = firstEventsQuery(id); // asked for before the page was here, and taken once
+        const page = await (last.current ? readEvents(id, last.current) : queries.fetchQuery(early));
+        queries.removeQueries({ queryKey: early.queryKey });
         add(page.events);
         more = page.more;
-        // Folding a log costs its length: a long one is shown when it has doubled, not page by page.
+        // Drawing a log costs its length: a long one is shown when it has doubled, not page by page.
         if (unread.current.length * 2 >= last.current) publish();
       }
     } catch {
@@ -54,7 +63,7 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
       filling.current = false;
       publish();
     }
-  }, [id, add, publish]);
+  }, [id, queries, add, publish]);
 
   const received = useCallback(
     (name: string, data: unknown) => {
@@ -82,12 +91,12 @@ export function useRunEvents(id: string): { events: RunEvent[]; model: RunModel 
   useEffect(() => {
     last.current = 0;
     unread.current = [];
-    setEvents([]);
+    folded.current = new Fold();
+    setShown({ events: [], model: folded.current.add([]) });
     void fill();
   }, [fill]);
   useTopic(`run:${id}`, received);
-  const model = useMemo(() => fold(events), [events]);
-  return { events, model };
+  return shown;
 }
 
 export function read(event: EventView): RunEvent {
