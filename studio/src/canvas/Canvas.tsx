@@ -1,25 +1,34 @@
 import {
-  type Edge,
-  EdgeLabelRenderer,
-  type EdgeProps,
-  Handle,
+  getViewportForBounds,
   MiniMap,
   type Node,
   type NodeProps,
   Panel,
-  Position,
   ReactFlow,
   ReactFlowProvider,
   useReactFlow,
   useStore,
+  type Viewport,
+  ViewportPortal,
 } from "@xyflow/react";
 import { Maximize, Minus, Plus } from "lucide-react";
-import { memo, type ReactNode, useEffect, useLayoutEffect, useMemo, useState } from "react";
-import { create } from "zustand";
+import {
+  createContext,
+  memo,
+  type ReactNode,
+  useCallback,
+  useContext,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
+import { createStore, type StoreApi, useStore as useZustand } from "zustand";
 import { Glyph } from "../components/Glyph";
 import type { Drawing, EdgeState } from "../domain/graph";
 import type { StepStatus } from "../domain/status";
-import { type Layout, layout, type PlacedEdge, pathOf, type SizeOf } from "./layout";
+import { boundsOf, type Layout, layout, pathOf, type SizeOf } from "./layout";
 
 /** What a node looks like now. It is kept outside the nodes, so that only those that change are drawn. */
 export interface Look {
@@ -51,12 +60,11 @@ interface LookStore {
   selected: string;
 }
 
-const useLooks = create<LookStore>(() => ({
-  level: "card",
-  nodes: new Map(),
-  edges: new Map(),
-  selected: "",
-}));
+const Looks = createContext<StoreApi<LookStore> | null>(null);
+
+function useLooks<Part>(part: (looks: LookStore) => Part): Part {
+  return useZustand(useContext(Looks) as StoreApi<LookStore>, part);
+}
 
 export interface CanvasProps {
   label: string;
@@ -71,32 +79,103 @@ export interface CanvasProps {
   children?: ReactNode;
 }
 
+/** A layout, and where the view begins: all of it fits. */
+interface Placed {
+  key: string;
+  layout: Layout;
+  nodes: Node[];
+  viewport: Viewport;
+  width: number;
+  height: number;
+}
+
 export function Canvas(props: CanvasProps) {
-  const [placed, setPlaced] = useState<Layout | null>(null);
+  const [placed, setPlaced] = useState<Placed | null>(null);
+  const [looks] = useState(() =>
+    createStore<LookStore>(() => ({
+      level: "card",
+      nodes: props.nodes,
+      edges: props.edges,
+      selected: props.selected,
+    })),
+  );
+  const box = useRef<HTMLDivElement>(null);
   const { layoutKey, drawing, sizeOf } = props;
   useEffect(() => {
     let wanted = true;
-    void layout(layoutKey, drawing, sizeOf).then((result) => wanted && setPlaced(result));
+    void layout(layoutKey, drawing, sizeOf).then((found) => {
+      if (!wanted) return;
+      const { width = 0, height = 0 } = box.current?.getBoundingClientRect() ?? {};
+      const viewport = getViewportForBounds(
+        boundsOf(found),
+        width,
+        height,
+        ZOOM_MIN,
+        FIT.maxZoom,
+        FIT.padding,
+      );
+      // Nodes are drawn once, as large as they will be: not as cards first and then again as blocks.
+      looks.setState({ level: levelOf(viewport.zoom) });
+      setPlaced({ key: layoutKey, layout: found, nodes: flowNodes(drawing, found), viewport, width, height });
+    });
     return () => {
       wanted = false;
     };
-  }, [layoutKey, drawing, sizeOf]);
-  useEffect(
-    () => useLooks.setState({ nodes: props.nodes, edges: props.edges, selected: props.selected }),
-    [props.nodes, props.edges, props.selected],
+  }, [layoutKey, drawing, sizeOf, looks]);
+  useLayoutEffect(
+    () => looks.setState({ nodes: props.nodes, edges: props.edges, selected: props.selected }),
+    [looks, props.nodes, props.edges, props.selected],
   );
   if (!placed) {
     return (
-      <div className="canvas" role="status">
+      <div className="canvas" role="status" ref={box}>
         <p className="t3 layingout">Laying out {drawing.nodes.length} nodes…</p>
       </div>
     );
   }
   return (
-    <ReactFlowProvider>
-      <Flow {...props} placed={placed} />
-    </ReactFlowProvider>
+    <Looks value={looks}>
+      <ReactFlowProvider
+        key={placed.key}
+        initialNodes={placed.nodes}
+        initialWidth={placed.width}
+        initialHeight={placed.height}
+        initialFitViewOptions={FIT}
+        initialMinZoom={ZOOM_MIN}
+        initialMaxZoom={FIT.maxZoom}
+        fitView
+      >
+        <Flow {...props} placed={placed} box={box} />
+      </ReactFlowProvider>
+    </Looks>
   );
+}
+
+/**
+ * The nodes for the library, with sizes that need no measuring. They have no handles: edges are routed by the
+ * layout and drawn all at once, so nothing follows the place of a handle.
+ */
+function flowNodes(drawing: Drawing, placed: Layout): Node[] {
+  const parents = new Set(drawing.nodes.map((node) => node.parent));
+  return drawing.nodes.flatMap((node) => {
+    const at = placed.nodes.get(node.id);
+    if (!at) return [];
+    const size = { width: at.width, height: at.height };
+    const group = parents.has(node.id);
+    return [
+      {
+        id: node.id,
+        type: "run",
+        position: { x: at.x, y: at.y },
+        ...size,
+        measured: size,
+        handles: [],
+        data: { group },
+        zIndex: group ? -1 : 1,
+        ...(at.parent ? { parentId: at.parent } : {}),
+      },
+    ];
+  });
 }
 
 /** Names never fall below 11 px: they grow as the canvas shrinks. In steps, so that a pan draws nothing anew. */
@@ -106,60 +185,42 @@ function counterScale(zoom: number): number {
 }
 
 const FIT = { padding: 0.03, maxZoom: 1 };
+const ZOOM_MIN = 0.05;
 const NODE_TYPES = { run: memo(RunNode) };
-const EDGE_TYPES = { run: memo(RunEdge) };
 
-function Flow(props: CanvasProps & { placed: Layout }) {
+function Flow(props: CanvasProps & { placed: Placed; box: React.RefObject<HTMLDivElement | null> }) {
   const { drawing, placed } = props;
   const flow = useReactFlow();
+  const looks = useContext(Looks);
   const level = useStore((state) => levelOf(state.transform[2]));
-  useLayoutEffect(() => useLooks.setState({ level }), [level]);
-  const nodes = useMemo<Node[]>(() => {
-    const parents = new Set(drawing.nodes.map((node) => node.parent));
-    return drawing.nodes.flatMap((node) => {
-      const at = placed.nodes.get(node.id);
-      if (!at) return [];
-      return [
-        {
-          id: node.id,
-          type: "run",
-          position: { x: at.x, y: at.y },
-          width: at.width,
-          height: at.height,
-          data: { group: parents.has(node.id) },
-          zIndex: parents.has(node.id) ? -1 : 1,
-          ...(at.parent ? { parentId: at.parent } : {}),
-        },
-      ];
-    });
-  }, [drawing, placed]);
+  useLayoutEffect(() => looks?.setState({ level }), [looks, level]);
   // The name of the selected one is above the nodes around it.
   const raised = useMemo(
     () =>
-      nodes.map((node) => (node.id === props.selected && !node.data.group ? { ...node, zIndex: 3 } : node)),
-    [nodes, props.selected],
+      placed.nodes.map((node) =>
+        node.id === props.selected && !node.data.group ? { ...node, zIndex: 3 } : node,
+      ),
+    [placed.nodes, props.selected],
   );
-  const edges = useMemo<Edge[]>(
-    () =>
-      drawing.edges.map((edge) => ({
-        id: edge.id,
-        type: "run",
-        source: edge.source,
-        target: edge.target,
-        data: { placed: placed.edges.get(edge.id) },
-      })),
-    [drawing, placed],
+  const miniColor = useCallback(
+    (node: Node) => {
+      const status = looks?.getState().nodes.get(node.id)?.status ?? "idle";
+      return status === "idle" || status === "skipped"
+        ? "var(--line-strong)"
+        : `var(--status-${status}-line)`;
+    },
+    [looks],
   );
   const large = drawing.nodes.length > 40;
   const counter = useStore((state) => counterScale(state.transform[2]));
-  const { selected, reveal } = props;
+  const { selected, reveal, box: frame } = props;
   // Somebody jumped to a node that is out of sight: bring it in, and move nothing otherwise.
   useEffect(() => {
     const at = selected && reveal ? flow.getInternalNode(selected) : undefined;
     if (!at) return;
     const { x, y } = at.internals.positionAbsolute;
     const view = flow.getViewport();
-    const box = document.querySelector(".react-flow")?.getBoundingClientRect();
+    const box = frame.current?.getBoundingClientRect();
     const left = x * view.zoom + view.x;
     const top = y * view.zoom + view.y;
     if (box && (left < 0 || top < 0 || left > box.width - 40 || top > box.height - 40)) {
@@ -168,28 +229,27 @@ function Flow(props: CanvasProps & { placed: Layout }) {
         duration: window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 240,
       });
     }
-  }, [selected, reveal, flow]);
+  }, [selected, reveal, flow, frame]);
   return (
-    <div className={`canvas lv-${level}`} style={{ "--counter": counter } as React.CSSProperties}>
+    <div className={`canvas lv-${level}`} ref={frame} style={{ "--counter": counter } as React.CSSProperties}>
       <ReactFlow
         aria-label={props.label}
         nodes={raised}
-        edges={edges}
         nodeTypes={NODE_TYPES}
-        edgeTypes={EDGE_TYPES}
         nodesDraggable={false}
         nodesConnectable={false}
-        edgesFocusable={false}
         elementsSelectable={false}
         nodesFocusable={false}
-        fitView
-        fitViewOptions={FIT}
-        minZoom={0.05}
+        defaultViewport={placed.viewport}
+        minZoom={ZOOM_MIN}
         maxZoom={1.6}
         onNodeClick={(_, node) => props.select(node.id)}
         onPaneClick={() => props.select("")}
         proOptions={{ hideAttribution: false }}
       >
+        <ViewportPortal>
+          <Edges placed={placed.layout} />
+        </ViewportPortal>
         {!large && drawing.nodes.length > 8 && (
           <MiniMap pannable ariaLabel="Map of the graph" nodeColor={miniColor} nodeStrokeWidth={0} />
         )}
@@ -239,11 +299,6 @@ function Zoom() {
   return <span className="xxs t2">{Math.round(zoom * 100)} %</span>;
 }
 
-function miniColor(node: Node): string {
-  const status = useLooks.getState().nodes.get(node.id)?.status ?? "idle";
-  return status === "idle" || status === "skipped" ? "var(--line-strong)" : `var(--status-${status}-line)`;
-}
-
 function RunNode({ id, data }: NodeProps) {
   const look = useLooks((store) => store.nodes.get(id));
   const selected = useLooks((store) => store.selected === id);
@@ -253,41 +308,61 @@ function RunNode({ id, data }: NodeProps) {
   const small = !group && !!look.name && (level === "block" || level === "dot");
   const loud = small && (selected || look.status === "failed");
   return (
+    <div
+      className={`${group ? "group" : look.shape} st-${look.status}${selected ? " sel" : ""}`}
+      role="group"
+      aria-label={look.label}
+    >
+      {small ? null : look.content}
+      {small && level === "block" && look.status !== "idle" && <Glyph status={look.status} size={20} />}
+      {loud && <span className="ntag mono">{look.name}</span>}
+    </div>
+  );
+}
+
+/** All edges in one picture, and one path for each state: a pan moves few elements. */
+function Edges({ placed }: { placed: Layout }) {
+  const looks = useLooks((store) => store.edges);
+  const drawn = useMemo(
+    () => [...placed.edges.values()].map((edge) => ({ ...edge, ...pathOf(edge.points) })),
+    [placed],
+  );
+  const lines = new Map<EdgeState, string>();
+  const arrows = new Map<EdgeState, string>();
+  for (const edge of drawn) {
+    const state = looks.get(edge.id)?.state ?? "pending";
+    lines.set(state, (lines.get(state) ?? "") + edge.line);
+    arrows.set(state, (arrows.get(state) ?? "") + edge.arrow);
+  }
+  const states = [...lines.keys()].sort((a, b) => ABOVE.indexOf(a) - ABOVE.indexOf(b));
+  return (
     <>
-      <Handle type="target" position={Position.Left} isConnectable={false} />
-      <div
-        className={`${group ? "group" : look.shape} st-${look.status}${selected ? " sel" : ""}`}
-        role="group"
-        aria-label={look.label}
-      >
-        {small ? null : look.content}
-        {small && level === "block" && look.status !== "idle" && <Glyph status={look.status} size={20} />}
-        {loud && <span className="ntag mono">{look.name}</span>}
-      </div>
-      <Handle type="source" position={Position.Right} isConnectable={false} />
+      <svg className="edges" aria-hidden="true">
+        {states.map((state) => (
+          <g key={state}>
+            <path className={`edge ${state}`} d={lines.get(state)} />
+            <path className={`mk ${state}`} d={arrows.get(state)} />
+          </g>
+        ))}
+      </svg>
+      {drawn.map((edge) => {
+        const look = looks.get(edge.id);
+        return (
+          edge.label &&
+          look?.label && (
+            <div
+              key={edge.id}
+              className={`elabel ${look.state}`}
+              style={{ transform: `translate(${edge.label.x}px, ${edge.label.y}px)` }}
+            >
+              {look.label}
+            </div>
+          )
+        );
+      })}
     </>
   );
 }
 
-function RunEdge({ id, data }: EdgeProps) {
-  const look = useLooks((store) => store.edges.get(id));
-  const placed = data?.placed as PlacedEdge | undefined;
-  const drawn = useMemo(() => pathOf(placed?.points ?? []), [placed]);
-  const state = look?.state ?? "pending";
-  return (
-    <>
-      <path className={`edge ${state}`} d={drawn.line} />
-      <path className={`mk ${state}`} d={drawn.arrow} />
-      {placed?.label && look?.label && (
-        <EdgeLabelRenderer>
-          <div
-            className={`elabel ${state}`}
-            style={{ transform: `translate(-50%, -50%) translate(${placed.label.x}px, ${placed.label.y}px)` }}
-          >
-            {look.label}
-          </div>
-        </EdgeLabelRenderer>
-      )}
-    </>
-  );
-}
+/** Where lines cross, the later one is seen. */
+const ABOVE: readonly EdgeState[] = ["untaken", "pending", "error", "taken", "wait", "errortaken", "active"];

@@ -159,7 +159,8 @@ async function placeOnce(drawing: Drawing, sizeOf: SizeOf, below: Map<string, st
   }
   const built = (id: string): ElkNode => {
     const children = byParent.get(id) ?? [];
-    if (!children.length) return { id, ...sizeOf(id) };
+    if (!children.length)
+      return { id, width: Math.ceil(sizeOf(id).width), height: Math.ceil(sizeOf(id).height) };
     return {
       id,
       children: children.map(built),
@@ -199,7 +200,9 @@ function read(root: ElkNode, drawing: Drawing): Layout {
     for (const child of node.children ?? []) {
       const x = child.x ?? 0;
       const y = child.y ?? 0;
-      nodes.set(child.id, { id: child.id, x, y, width: child.width ?? 0, height: child.height ?? 0, parent });
+      // Whole pixels, as the browser will measure them.
+      const size = { width: Math.ceil(child.width ?? 0), height: Math.ceil(child.height ?? 0) };
+      nodes.set(child.id, { id: child.id, x, y, ...size, parent });
       const own = { x: at.x + x, y: at.y + y };
       origin.set(child.id, own);
       walk(child, child.id, own);
@@ -233,6 +236,17 @@ function read(root: ElkNode, drawing: Drawing): Layout {
   for (const edge of drawing.edges)
     if (!edges.has(edge.id)) edges.set(edge.id, { id: edge.id, points: [], label: null });
   return { nodes, edges };
+}
+
+/** The rectangle that holds all nodes and all lines. */
+export function boundsOf(layout: Layout): Point & { width: number; height: number } {
+  const top = [...layout.nodes.values()].filter((node) => !node.parent);
+  const points = [...layout.edges.values()].flatMap((edge) => edge.points);
+  const x = Math.min(0, ...top.map((node) => node.x), ...points.map((point) => point.x));
+  const y = Math.min(0, ...top.map((node) => node.y), ...points.map((point) => point.y));
+  const right = Math.max(1, ...top.map((node) => node.x + node.width), ...points.map((point) => point.x));
+  const bottom = Math.max(1, ...top.map((node) => node.y + node.height), ...points.map((point) => point.y));
+  return { x, y, width: right - x, height: bottom - y };
 }
 
 /** An orthogonal path with round corners, and the arrow at its end. */
