@@ -12,6 +12,10 @@ export default defineConfig({
     assetsInlineLimit: 0, // the content security policy allows files only
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 2000, // elk's worker
+    // One file for all icons: else each that two pages share is a file, and a request, of its own.
+    rolldownOptions: {
+      output: { codeSplitting: { groups: [{ name: "icons", test: /[\\/]lucide-react[\\/]/ }] } },
+    },
   },
   worker: { format: "es" },
   server: {
