@@ -9,7 +9,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from stepwell import Context, GraphBuilder, Machine, Retry, step, transition, workflow
+from stepwell import (
+    Context,
+    GraphBuilder,
+    Machine,
+    Retry,
+    SourceEvent,
+    source,
+    step,
+    transition,
+    workflow,
+)
 
 LANES, LENGTH = 27, 11
 
@@ -264,3 +274,14 @@ async def refund_request(ctx: Context, claim: Claim) -> str:
 async def price_update(ctx: Context, month: str) -> str:
     await ctx.approval(bool, name="publish", title=f"Publish the {month} price list", timeout="1d")
     return f"prices of {month}"
+
+
+# What starts runs
+
+
+@source(every="1s")
+async def inbox(config: dict[str, str], cursor: int | None) -> list[SourceEvent]:
+    """Finds one letter, in folders that there are."""
+    if config.get("folder") != "orders":
+        raise FileNotFoundError(f"no folder {config.get('folder', '')!r} on imap.example.com")
+    return [SourceEvent("letter-1", "5521", cursor=1)] if cursor is None else []

@@ -61,6 +61,8 @@ class Scene:
         self._votes()
         self._report()
         self._around()
+        self._starts()
+        self._watch()
         self._settle()
 
     def _begin(self, key: str, workflow: str, input: object, **more: object) -> str:
@@ -108,6 +110,63 @@ class Scene:
             ("pickups", "carrier_pickup", "5520", {"every": "3h", "overlap": "allow", "paused": True}),
         ):
             self._server.post("/schedules", {"name": name, "workflow": workflow, "input": input, **when})
+
+    def _starts(self) -> None:
+        """Make secrets, webhooks and triggers: some work, one fails, one is paused."""
+        self._server.put("/secrets/shop", {"value": "correct-horse-battery", "hosts": ["api.example.com"]})
+        self._server.put(
+            "/secrets/carrier", {"value": "battery-horse", "use": "header", "header": "X-Carrier-Key"}
+        )
+        self._server.post(
+            "/webhooks",
+            {
+                "name": "orders",
+                "workflow": "order_fulfilment",
+                "secret": "shop",
+                "scheme": "hmac",
+                "header": "X-Shop-Signature",
+            },
+        )
+        self._server.post(
+            "/webhooks",
+            {
+                "name": "scans",
+                "event": "parcel.scanned",
+                "event_key": "{{trigger.body.parcel}}",
+                "secret": "carrier",
+                "scheme": "bearer",
+            },
+        )
+        paid = {"event": "order.paid", "key": "eu", "condition": "trigger.payload.cents > 10000"}
+        self._server.post("/triggers", {"name": "large-orders", "workflow": "price_update", **paid})
+        for name, folder in (("letters", "orders"), ("returns", "retours")):
+            given = {"workflow": "carrier_pickup", "source": "inbox", "config": {"folder": folder}}
+            self._server.post("/triggers", {"name": name, **given})
+        self._server.post("/triggers", {"name": "old-shop", "workflow": "price_list", "event": "shop.closed"})
+        self._server.post("/triggers/old-shop/pause", {"reason": "the shop is sold"})
+        until(
+            lambda: any(each["failures"] for each in self._server.get("/triggers")["triggers"]),
+            "a source fails",
+        )
+
+    def _watch(self) -> None:
+        """Make alerts, one of which has found something; records, limits and start rates."""
+        failed = {"what": "failed", "workflow": "price_list", "after": "1h", "every": 1}
+        self._server.put("/alerts/price-lists", failed)
+        self._server.put("/alerts/night", {"what": "overdue", "workflow": "nightly_report", "after": "6h"})
+        self._server.put("/alerts/gpu", {"what": "no_worker", "queue": "gpu", "after": "5m", "paused": True})
+        customer = {"type": "object", "required": ["email"], "properties": {"email": {"type": "string"}}}
+        self._server.put("/records/customers", {"schema": customer, "key": "email", "find": ["city", "plan"]})
+        self._server.put("/records/parcels", {"schema": {"type": "object"}, "find": ["carrier"]})
+        for id, city, plan in (("ann", "Rome", "pro"), ("ben", "Oslo", "free"), ("chloé", "Lyon", "pro")):
+            data = {"email": f"{id}@example.com", "city": city, "plan": plan, "orders": [8841, 8842]}
+            self._server.post("/records/customers/items", {"id": id, "data": data})
+        self._server.put("/limits", {"kind": "workflow", "name": "catalogue_import", "limit": 2})
+        self._server.put("/start-rates", {"per": "user", "limit": 9000, "seconds": 3600})
+        until(
+            lambda: any(each["incidents"] for each in self._server.get("/alerts")["alerts"]),
+            "an alert has found something",
+        )
 
     def link(self) -> str:
         """Return a link with which Ben answers the refund."""
