@@ -1,12 +1,13 @@
 import { Download } from "lucide-react";
 import { type ReactNode, useMemo } from "react";
+import { pretty } from "../domain/json";
 import { CopyButton } from "./CopyButton";
 
 const SHOWN_MAX = 64 * 1024;
 
 /** A value as JSON: read only, always text, cut at 64 KB. */
 export function JsonView({ value, name }: { value: unknown; name: string }) {
-  const text = useMemo(() => (value === undefined ? "" : JSON.stringify(value, null, 2)), [value]);
+  const text = useMemo(() => (value === undefined ? "" : pretty(value)), [value]);
   const shown = text.length > SHOWN_MAX ? text.slice(0, SHOWN_MAX) : text;
   const drawn = useMemo(() => highlighted(shown), [shown]);
   if (value === undefined) return <p className="t3">Nothing.</p>;
