@@ -90,6 +90,22 @@ describe.each(NAMES)("a recorded %s run", (name) => {
   });
 });
 
+test("the timeline of a loop has one row for each of its steps, however many rounds there were", () => {
+  const { run } = recorded("loop");
+  const model = fold(run);
+  const options = { seq: model.last, end: model.lastAt, collapse: true, name: "triage" };
+  const closed = timeline(model, { ...options, opened: new Set<string>() }).rows;
+  const rounds = closed.find((row) => row.name === "ask");
+
+  expect(rounds).toMatchObject({ tag: "× 3", depth: 2, open: false });
+  const opened = timeline(model, { ...options, opened: new Set([rounds?.group ?? ""]) }).rows;
+  expect(opened.filter((row) => row.name.startsWith("ask ")).map((row) => row.name)).toEqual([
+    "ask 1",
+    "ask 2",
+    "ask 3",
+  ]);
+});
+
 test("a failed run says where, how often and why", () => {
   const { run } = recorded("failed");
   const model = fold(run);

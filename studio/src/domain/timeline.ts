@@ -220,6 +220,7 @@ function addLane(
       (each) => each.startsWith(`${row.path}/`) && !each.includes("~", row.path.length),
     );
     for (const each of below) addLane(out, lanes, each, depth + 1, scale, options, done);
+    if (row.kind === "loop") addRounds(out, lanes, row, depth + 1, scale, options, done);
     at += 1;
   }
   addForks(out, lanes, forks, Number.POSITIVE_INFINITY, depth, scale, options, done);
@@ -280,6 +281,32 @@ function addForks(
       const entry = out[index];
       if (entry) entry.lane = index === start ? "first" : index === out.length - 1 ? "last" : "mid";
     }
+  }
+}
+
+/** What the rounds of a loop did, by name: a loop of 300 rounds has as many rows as one of three. */
+function addRounds(
+  out: TreeRow[],
+  lanes: Map<string, Row[]>,
+  loop: Row,
+  depth: number,
+  scale: Scale,
+  options: TimelineOptions,
+  done: Set<string>,
+): void {
+  const byName = new Map<string, Row[]>();
+  for (const [lane, rows] of lanes) {
+    if (!lane.startsWith(`${loop.path}[`)) continue;
+    done.add(lane);
+    for (const row of rows) {
+      const alike = byName.get(row.name);
+      if (alike) alike.push(row);
+      else byName.set(row.name, [row]);
+    }
+  }
+  for (const rows of byName.values()) {
+    if (rows.length > 1) addFolded(out, rows, depth, scale, options);
+    else if (rows[0]) out.push(treeRow(rows[0], depth, scale, options));
   }
 }
 
