@@ -6,6 +6,7 @@ import {
   Panel,
   ReactFlow,
   ReactFlowProvider,
+  type ReactFlowState,
   useReactFlow,
   useStore,
   type Viewport,
@@ -28,7 +29,7 @@ import { createStore, type StoreApi, useStore as useZustand } from "zustand";
 import { Glyph } from "../components/Glyph";
 import type { Drawing, EdgeState } from "../domain/graph";
 import type { StepStatus } from "../domain/status";
-import { boundsOf, type Layout, layout, pathOf, type SizeOf } from "./layout";
+import { boundsOf, boxOf, type Layout, layout, pathOf, type SizeOf } from "./layout";
 
 /** What a node looks like now. It is kept outside the nodes, so that only those that change are drawn. */
 export interface Look {
@@ -76,6 +77,7 @@ export interface CanvasProps {
   selected: string;
   select: (id: string) => void;
   reveal?: boolean; // bring the selected node into sight
+  focus?: string; // the node to begin at where all of them are too small to read
   children?: ReactNode;
 }
 
@@ -85,7 +87,7 @@ interface Placed {
   layout: Layout;
   nodes: Node[];
   viewport: Viewport;
-  width: number;
+  width: number; // of what can be seen of it
   height: number;
 }
 
@@ -101,19 +103,14 @@ export function Canvas(props: CanvasProps) {
   );
   const box = useRef<HTMLDivElement>(null);
   const { layoutKey, drawing, sizeOf } = props;
+  const focus = useRef("");
+  focus.current = props.focus ?? props.selected;
   useEffect(() => {
     let wanted = true;
     void layout(layoutKey, drawing, sizeOf).then((found) => {
       if (!wanted) return;
       const { width = 0, height = 0 } = box.current?.getBoundingClientRect() ?? {};
-      const viewport = getViewportForBounds(
-        boundsOf(found),
-        width,
-        height,
-        ZOOM_MIN,
-        FIT.maxZoom,
-        FIT.padding,
-      );
+      const viewport = beginning(found, drawing.nodes.length, focus.current, width, height);
       // Nodes are drawn once, as large as they will be: not as cards first and then again as blocks.
       looks.setState({ level: levelOf(viewport.zoom) });
       setPlaced({ key: layoutKey, layout: found, nodes: flowNodes(drawing, found), viewport, width, height });
@@ -140,15 +137,30 @@ export function Canvas(props: CanvasProps) {
         initialNodes={placed.nodes}
         initialWidth={placed.width}
         initialHeight={placed.height}
-        initialFitViewOptions={FIT}
         initialMinZoom={ZOOM_MIN}
         initialMaxZoom={FIT.maxZoom}
-        fitView
+        initialFitViewOptions={fitting(drawing.nodes.length)}
+        fitView={placed.viewport.zoom !== LEGIBLE} // so that it is not first drawn elsewhere
       >
         <Flow {...props} placed={placed} box={box} />
       </ReactFlowProvider>
     </Looks>
   );
+}
+
+function fitting(count: number) {
+  return count > LARGE ? FIT_LARGE : FIT;
+}
+
+/** Where the view begins: all fits. Where a small graph had no names then, at one node or at its start. */
+function beginning(layout: Layout, count: number, focus: string, width: number, height: number): Viewport {
+  const { padding, maxZoom } = fitting(count);
+  const fit = getViewportForBounds(boundsOf(layout), width, height, ZOOM_MIN, maxZoom, padding);
+  const box = boxOf(layout, focus) ?? layout.nodes.values().next().value;
+  if (levelOf(fit.zoom) !== "block" || count > LARGE || !box) return fit;
+  const x = focus ? width / 2 - (box.x + box.width / 2) * LEGIBLE : EDGE;
+  const y = height / 2 - (box.y + box.height / 2) * LEGIBLE;
+  return { x, y, zoom: LEGIBLE };
 }
 
 /**
@@ -185,6 +197,11 @@ function counterScale(zoom: number): number {
 }
 
 const FIT = { padding: 0.03, maxZoom: 1 };
+const FIT_LARGE = { padding: { x: 0.03, top: 0.03, bottom: "52px" }, maxZoom: 1 } as const; // above the note
+const LARGE = 40; // nodes
+const LEGIBLE = 0.6;
+const EDGE = 16; // px
+const MAP_FROM = 320; // px: in a smaller window the map would cover what it shows
 const ZOOM_MIN = 0.05;
 const NODE_TYPES = { run: memo(RunNode) };
 
@@ -192,7 +209,9 @@ function Flow(props: CanvasProps & { placed: Placed; box: React.RefObject<HTMLDi
   const { drawing, placed } = props;
   const flow = useReactFlow();
   const looks = useContext(Looks);
-  const level = useStore((state) => levelOf(state.transform[2]));
+  // The library knows where the view is only once it is drawn.
+  const zoom = (state: ReactFlowState) => (state.panZoom ? state.transform[2] : placed.viewport.zoom);
+  const level = useStore((state) => levelOf(zoom(state)));
   useLayoutEffect(() => looks?.setState({ level }), [looks, level]);
   // The name of the selected one is above the nodes around it.
   const raised = useMemo(
@@ -211,8 +230,8 @@ function Flow(props: CanvasProps & { placed: Placed; box: React.RefObject<HTMLDi
     },
     [looks],
   );
-  const large = drawing.nodes.length > 40;
-  const counter = useStore((state) => counterScale(state.transform[2]));
+  const large = drawing.nodes.length > LARGE;
+  const counter = useStore((state) => counterScale(zoom(state)));
   const { selected, reveal, box: frame } = props;
   // Somebody jumped to a node that is out of sight: bring it in, and move nothing otherwise.
   useEffect(() => {
@@ -250,7 +269,7 @@ function Flow(props: CanvasProps & { placed: Placed; box: React.RefObject<HTMLDi
         <ViewportPortal>
           <Edges placed={placed.layout} />
         </ViewportPortal>
-        {!large && drawing.nodes.length > 8 && (
+        {!large && drawing.nodes.length > 8 && placed.height >= MAP_FROM && (
           <MiniMap pannable ariaLabel="Map of the graph" nodeColor={miniColor} nodeStrokeWidth={0} />
         )}
         <Panel position="bottom-left">
@@ -277,7 +296,7 @@ function Flow(props: CanvasProps & { placed: Placed; box: React.RefObject<HTMLDi
               type="button"
               className="iconbtn sm"
               aria-label="Fit"
-              onClick={() => void flow.fitView(FIT)}
+              onClick={() => void flow.fitView(fitting(drawing.nodes.length))}
             >
               <Maximize className="i s" aria-hidden="true" />
             </button>

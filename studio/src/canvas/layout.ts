@@ -249,6 +249,14 @@ export function boundsOf(layout: Layout): Point & { width: number; height: numbe
   return { x, y, width: right - x, height: bottom - y };
 }
 
+/** Where a node is on the whole drawing. */
+export function boxOf(layout: Layout, id: string): PlacedNode | null {
+  const node = layout.nodes.get(id);
+  if (!node) return null;
+  const holder = boxOf(layout, node.parent);
+  return holder ? { ...node, x: node.x + holder.x, y: node.y + holder.y } : node;
+}
+
 /** An orthogonal path with round corners, and the arrow at its end. */
 export function pathOf(points: Point[], radius = 8): { line: string; arrow: string } {
   const first = points[0];

@@ -113,6 +113,7 @@ export default function ChartView({ at }: { at: RunAt }) {
           nodes={nodes}
           edges={edges}
           selected=""
+          focus={states.here}
           select={(id) => {
             const visit = at.model.visits.findLast((each) => each.place === id && each.seq <= at.seq);
             const row = visit && at.model.rows.find((each) => each.result === visit.seq);
