@@ -1,12 +1,14 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { CalendarClock, History, Pause, Play, Plus, Trash2 } from "lucide-react";
 import { useEffect, useState } from "react";
 import { api, ask, type Schemas } from "../../api/client";
 import { schedulesQuery } from "../../api/queries";
 import { Command, EmptyState } from "../../components/EmptyState";
+import { FormDialog } from "../../components/FormDialog";
 import { Skeleton } from "../../components/Skeleton";
 import { useNow, useZoneName } from "../../components/Time";
+import { useChange } from "../../components/useChange";
 import { absolute, ago, instant } from "../../domain/time";
 import { BackfillDialog } from "./BackfillDialog";
 import { ScheduleForm } from "./ScheduleForm";
@@ -23,26 +25,18 @@ const WHY: Record<string, string> = {
 /** Workflows that start by time: when, what they did last, and whether they are on. */
 export function SchedulesPage() {
   const schedules = useQuery({ ...schedulesQuery, refetchInterval: 5_000 });
-  const queries = useQueryClient();
+  const { problem, change } = useChange(schedulesQuery.queryKey);
   const [adding, setAdding] = useState(false);
+  const [pausing, setPausing] = useState(false);
+  const [removing, setRemoving] = useState<Schedule | null>(null);
   const [filling, setFilling] = useState<Schedule | null>(null);
   const [started, setStarted] = useState<{ name: string; run: string } | null>(null);
-  const [problem, setProblem] = useState("");
   useEffect(() => {
     document.title = "Schedules · Stepwell Studio";
   }, []);
   if (schedules.error && !schedules.data) throw schedules.error;
   const rows = schedules.data?.schedules ?? [];
   const on = rows.filter((row) => !row.paused);
-  const change = async (call: () => Promise<unknown>) => {
-    setProblem("");
-    try {
-      await call();
-    } catch (error) {
-      setProblem((error as Error).message);
-    }
-    await queries.invalidateQueries({ queryKey: ["schedules"] });
-  };
   const set = (row: Schedule, run: boolean) => {
     const at = { params: { path: { name: row.name } }, body: {} as never };
     return run
@@ -63,17 +57,9 @@ export function SchedulesPage() {
             <span className="xs t3">{said(rows)}</span>
             <span className="grow" />
             {on.length > 1 && (
-              <button
-                type="button"
-                className="btn"
-                onClick={() =>
-                  void change(async () => {
-                    for (const row of on) await set(row, false);
-                  })
-                }
-              >
+              <button type="button" className="btn" onClick={() => setPausing(true)}>
                 <Pause className="i" aria-hidden="true" />
-                Pause all
+                Pause all…
               </button>
             )}
             <button type="button" className="btn primary" onClick={() => setAdding(true)}>
@@ -95,7 +81,7 @@ export function SchedulesPage() {
             </p>
           )}
           {rows.length > 0 && (
-            <table className="table sct">
+            <table className="table sct rules">
               <thead>
                 <tr>
                   <th scope="col">Schedule</th>
@@ -123,11 +109,7 @@ export function SchedulesPage() {
                     set={(run) => void change(() => set(row, run))}
                     run={() => void change(() => runNow(row))}
                     fill={() => setFilling(row)}
-                    remove={() =>
-                      void change(() =>
-                        ask(api.DELETE("/api/v1/schedules/{name}", { params: { path: { name: row.name } } })),
-                      )
-                    }
+                    remove={() => setRemoving(row)}
                   />
                 ))}
               </tbody>
@@ -146,6 +128,36 @@ export function SchedulesPage() {
         </div>
         {adding && <ScheduleForm close={() => setAdding(false)} />}
       </div>
+      {pausing && (
+        <FormDialog
+          title={`Pause ${on.length} schedules?`}
+          lead="None of them starts a run until somebody turns it on again. Runs that they started go on."
+          close={() => setPausing(false)}
+          keep="Keep them on"
+          word={`Pause ${on.length} schedules`}
+          act={() => {
+            setPausing(false);
+            void change(async () => {
+              for (const row of on) await set(row, false);
+            });
+          }}
+        />
+      )}
+      {removing && (
+        <FormDialog
+          title={`Delete ${removing.name}?`}
+          lead="It starts no more runs. Runs that it started go on."
+          close={() => setRemoving(null)}
+          keep="Keep it"
+          word="Delete schedule"
+          danger
+          act={() => {
+            setRemoving(null);
+            const at = { params: { path: { name: removing.name } } };
+            void change(() => ask(api.DELETE("/api/v1/schedules/{name}", at)));
+          }}
+        />
+      )}
       {filling && <BackfillDialog schedule={filling} close={() => setFilling(null)} />}
     </main>
   );
@@ -201,8 +213,8 @@ function Row(props: {
         <button
           type="button"
           className="iconbtn sm"
-          title="Backfill"
-          aria-label={`Backfill ${row.name}`}
+          title="Backfill…"
+          aria-label={`Backfill ${row.name}…`}
           onClick={props.fill}
         >
           <History className="i" aria-hidden="true" />
@@ -210,8 +222,8 @@ function Row(props: {
         <button
           type="button"
           className="iconbtn sm"
-          title="Delete"
-          aria-label={`Delete ${row.name}`}
+          title="Delete…"
+          aria-label={`Delete ${row.name}…`}
           onClick={props.remove}
         >
           <Trash2 className="i" aria-hidden="true" />
@@ -254,7 +266,7 @@ function Last({ row }: { row: Schedule }) {
   return (
     <div className="stack2">
       {at === null || !row.last_run ? (
-        <span className="t3">never ran</span>
+        <span className="t3 nowrap">never ran</span>
       ) : (
         <Link className="link" to="/runs/$id" params={{ id: row.last_run }}>
           {ago(at, now, zone)}
