@@ -7,6 +7,7 @@ import { workflowQuery } from "../../api/queries";
 import { CopyButton } from "../../components/CopyButton";
 import { Dialog } from "../../components/Dialog";
 import { SchemaForm } from "../../components/SchemaForm";
+import { formShape } from "../../domain/schema";
 import { asCommand, asCurl, asPython, type Start } from "../../domain/startCommands";
 import { ago, instant } from "../../domain/time";
 import { lastRunsQuery } from "./lastRuns";
@@ -18,7 +19,7 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
   const workflow = useQuery(workflowQuery(name));
   const navigate = useNavigate();
   const queries = useQueryClient();
-  const [raw, setRaw] = useState(false);
+  const [chosen, setRaw] = useState<boolean | null>(null);
   const [shown, setShown] = useState<Shown>({ value: undefined, version: 0 });
   const [typed, setTyped] = useState<unknown>(undefined);
   const [key, setKey] = useState("");
@@ -30,6 +31,9 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
     setTyped(value);
   };
   const form = workflow.data?.form;
+  // A graph without a schema takes any JSON: an empty form would start it with nothing.
+  const bare = workflow.data?.kind === "graph" && !formShape(form ?? workflow.data.input_schema);
+  const raw = chosen ?? bare;
   const start = async (input: unknown) => {
     setBusy(true);
     setProblem(null);
@@ -87,21 +91,23 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
         <h2>
           Start <code>{name}</code>
         </h2>
-        <div className="seg" role="group" aria-label="Input as">
-          <button type="button" aria-pressed={!raw} onClick={() => setRaw(false)}>
-            Form
-          </button>
-          <button
-            type="button"
-            aria-pressed={raw}
-            onClick={() => {
-              show(typed);
-              setRaw(true);
-            }}
-          >
-            JSON
-          </button>
-        </div>
+        {!bare && (
+          <div className="seg" role="group" aria-label="Input as">
+            <button type="button" aria-pressed={!raw} onClick={() => setRaw(false)}>
+              Form
+            </button>
+            <button
+              type="button"
+              aria-pressed={raw}
+              onClick={() => {
+                show(typed);
+                setRaw(true);
+              }}
+            >
+              JSON
+            </button>
+          </div>
+        )}
         <span className="grow" />
         {!writesInput(workflow.data?.definition) && <EarlierInputs name={name} choose={show} />}
         <button type="button" className="iconbtn" aria-label="Close" onClick={close}>
@@ -114,7 +120,7 @@ export function StartDialog({ name, close }: { name: string; close: () => void }
             <SchemaForm
               key={`raw ${shown.version}`}
               schema={{ title: "Input" }}
-              value={shown.value}
+              value={shown.value ?? (bare ? {} : undefined)}
               problem={problem}
               changed={setTyped}
               submit={(value) => void start(value)}
