@@ -47,7 +47,7 @@ export function FormDialog(props: {
         <div className="rfoot">
           {props.aside}
           <span className="grow" />
-          <button type="button" className="btn" onClick={props.close}>
+          <button type="button" className="btn" data-keep onClick={props.close}>
             {props.keep}
           </button>
           {props.word && (
