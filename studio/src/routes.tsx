@@ -89,6 +89,7 @@ export function makeRouter(queries: QueryClient) {
       page("/workers", () => import("./pages/workers/WorkersPage"), "WorkersPage"),
       page("/settings", () => import("./pages/settings/SettingsPage"), "SettingsPage"),
       page("/settings/$section", () => import("./pages/settings/SettingsPage"), "SettingsPage"),
+      createRoute({ getParentRoute: () => shell, path: "$", component: NotFoundPage }),
     ]),
   ]);
   return createRouter({

@@ -25,7 +25,7 @@ export function EmptyState(props: {
 export function Command({ text, big }: { text: string; big?: boolean }) {
   return (
     <code className={big ? "cmd big" : "cmd"}>
-      {text}
+      <span className="clip">{text}</span>
       {big && <span className="grow" />}
       <CopyButton text={text} label={`Copy ${text}`} />
     </code>

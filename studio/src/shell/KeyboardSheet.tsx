@@ -30,7 +30,7 @@ const SHEET: [string, [string, ...string[][]][]][] = [
   [
     "Run",
     [
-      ["Tabs", ["1 to 5"]],
+      ["Tabs", ["1 to 6"]],
       ["Event back, forward", ["["], ["]"]],
       ["Checkpoint back, forward", ["{"], ["}"]],
       ["Play, live", ["Space"], ["L"]],

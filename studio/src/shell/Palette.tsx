@@ -178,7 +178,7 @@ function useDo(runs: Run[], wanted: string): Choice[] {
             group,
             icon: <RotateCw {...icon} />,
             text: "Retry",
-            more: `runs ${run.where || "what failed"} again, in the same run`,
+            more: `runs ${where(run).place || "what failed"} again, in the same run`,
             act: retry,
           },
         ]

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useMatchRoute, useRouterState } from "@tanstack/react-router";
-import { CircleHelp, Search, SunMoon } from "lucide-react";
+import { CircleHelp, Ellipsis, Search, SunMoon } from "lucide-react";
 import { Fragment, lazy, Suspense, useState } from "react";
 import { demoQuery } from "../api/demo";
 import { useLive } from "../api/live";
@@ -62,7 +62,7 @@ export function Shell() {
           <CircleHelp className="i" aria-hidden="true" />
         </button>
       </header>
-      <Navigation />
+      <Navigation more={() => setOverlay("palette")} />
       <div className="content">
         <ConnectionBanner />
         <Outlet />
@@ -86,7 +86,7 @@ export function Brand() {
   );
 }
 
-function Navigation() {
+function Navigation({ more }: { more: () => void }) {
   const counts = useCounts();
   const demo = useQuery(demoQuery).data;
   return (
@@ -101,6 +101,10 @@ function Navigation() {
           <Item place={place} count={place.count ? counts[place.count] : 0} />
         </Fragment>
       ))}
+      <button type="button" className="more" onClick={more}>
+        <Ellipsis className="i" aria-hidden="true" />
+        <span className="lbl">More</span>
+      </button>
     </nav>
   );
 }

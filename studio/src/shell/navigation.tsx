@@ -33,7 +33,7 @@ export const PLACES: readonly Place[] = [
   { to: "/schedules", label: "Schedules", icon: CalendarClock, key: "s", group: "Starts" },
   { to: "/webhooks", label: "Webhooks", icon: Webhook, key: "h", group: "Starts", more: true },
   { to: "/triggers", label: "Triggers", icon: RadioTower, key: "t", group: "Starts", more: true },
-  { to: "/workers", label: "Workers", icon: Cpu, key: "k", group: "Operate" },
+  { to: "/workers", label: "Workers", icon: Cpu, key: "k", group: "Operate", more: true },
   { to: "/alerts", label: "Alerts", icon: BellRing, key: "l", group: "Operate", more: true },
   { to: "/records", label: "Records", icon: Table2, key: "e", group: "Operate", more: true },
   { to: "/settings", label: "Settings", icon: Settings, key: ",", group: "Operate", more: true },

@@ -56,17 +56,17 @@ export function AlertsPage() {
               <h2 className="h3 inpage" id="alert-rules">
                 Rules
               </h2>
-              <table className="table sct">
+              <table className="table sct rules">
                 <thead>
                   <tr>
                     <th scope="col">Alert</th>
                     <th scope="col">Looks for</th>
                     <th scope="col">Now</th>
                     <th scope="col" className="hide-s">
-                      Told through
+                      Reported through
                     </th>
                     <th scope="col" className="hide-s">
-                      Again
+                      Repeated
                     </th>
                     <th scope="col" className="num">
                       <span className="sr">Actions</span>
@@ -141,7 +141,7 @@ function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] 
               Runs
             </th>
             <th scope="col" className="hide-s">
-              Told
+              Reported
             </th>
           </tr>
         </thead>

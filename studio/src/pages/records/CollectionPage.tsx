@@ -125,7 +125,7 @@ export function CollectionPage() {
 
 function Table(props: { rows: Stored[]; fields: string[]; open: string; choose: (id: string) => void }) {
   return (
-    <table className="table sct">
+    <table className="table sct found">
       <thead>
         <tr>
           <th scope="col">Record</th>

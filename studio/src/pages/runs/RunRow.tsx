@@ -43,8 +43,8 @@ export const RunRow = memo(function RunRow(props: {
         <StatusWord status={run.status} />
       </td>
       <td className="c-run">
-        <Link to="/runs/$id" params={{ id: run.id }} className="med rowlink">
-          {run.key || run.id.slice(-8)}
+        <Link to="/runs/$id" params={{ id: run.id }} className="med rowlink" title={run.key}>
+          {run.key ? shortKey(run.key) : run.id.slice(-8)}
         </Link>{" "}
         {run.key && <span className="mono xxs t3 idshort">{run.id.slice(-4)}</span>}
         {run.test && <span className="tag test">TEST</span>}
@@ -110,6 +110,13 @@ export const RunRow = memo(function RunRow(props: {
     </tr>
   );
 });
+
+const KEY_MAX = 32; // characters
+
+/** A key with its middle left out: those that triggers make are long, and differ at their ends. */
+export function shortKey(key: string): string {
+  return key.length > KEY_MAX ? `${key.slice(0, KEY_MAX / 2 - 1)}…${key.slice(-KEY_MAX / 2)}` : key;
+}
 
 /** "v3" for a number; a graph's hash is cut short. */
 export function version(text: string): string {

@@ -27,7 +27,7 @@ export function Audit() {
       <Refused error={audit.error} />
       {entries.length > 0 && (
         <div className="card scrollx">
-          <table className="table">
+          <table className="table audit">
             <thead>
               <tr>
                 <th scope="col">When</th>

@@ -43,7 +43,7 @@ export function Limits() {
       <LimitForm put={(body) => change(ask(api.PUT("/api/v1/limits", { body: body as never })))} />
       {list.length > 0 && (
         <div className="card">
-          <table className="table">
+          <table className="table limits">
             <thead>
               <tr>
                 <th scope="col">Of</th>
@@ -115,7 +115,7 @@ function SizeFact({ name, value }: { name: string; value: number }) {
   const bytes = name.includes("bytes");
   return (
     <>
-      <dt>{words(name.replace("_bytes", ""))}</dt>
+      <dt>{words(name.replace("_bytes", "")).replace("Json", "JSON")}</dt>
       <dd>
         {bytes && value >= 1024
           ? `${(value / 1024).toLocaleString("en", { maximumFractionDigits: 0 })} KB`

@@ -37,6 +37,8 @@ export function SettingsPage() {
   const chosen = SECTIONS.find((each) => each.name === section) ?? SECTIONS[0];
   useEffect(() => {
     document.title = `${chosen?.label} · Settings · Stepwell Studio`;
+    // On a phone they stand beside each other, and the chosen one may be out of sight.
+    document.querySelector(".setnav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [chosen]);
   return (
     <main className="main" id="main">

@@ -20,8 +20,8 @@ export function StartRates(props: {
     <>
       <h3 className="h3">Start rates</h3>
       <p className="t2 measure">
-        How many runs may be started in a while, in all workspaces. A start over a rate is refused, and told
-        when to come again.
+        How many runs may be started in a while, in all workspaces. A start over a rate is refused with the
+        time after which to try again.
       </p>
       <RateForm put={props.put} />
       {props.rates.length > 0 && (

@@ -52,7 +52,7 @@ export function TriggersPage() {
             </p>
           )}
           {rows.length > 0 && (
-            <table className="table sct">
+            <table className="table sct rules">
               <thead>
                 <tr>
                   <th scope="col">Trigger</th>
