@@ -158,7 +158,7 @@ class Scene:
         customer = {"type": "object", "required": ["email"], "properties": {"email": {"type": "string"}}}
         self._server.put("/records/customers", {"schema": customer, "key": "email", "find": ["city", "plan"]})
         self._server.put("/records/parcels", {"schema": {"type": "object"}, "find": ["carrier"]})
-        for id, city, plan in (("ann", "Rome", "pro"), ("ben", "Oslo", "free"), ("chloé", "Lyon", "pro")):
+        for id, city, plan in (("ann", "Rome", "pro"), ("ben", "Oslo", "free"), ("chloe", "Lyon", "pro")):
             data = {"email": f"{id}@example.com", "city": city, "plan": plan, "orders": [8841, 8842]}
             self._server.post("/records/customers/items", {"id": id, "data": data})
         self._server.put("/limits", {"kind": "workflow", "name": "catalogue_import", "limit": 2})

@@ -126,6 +126,7 @@ def _fork(page: Page) -> None:
 
 def _bulk(page: Page) -> None:
     page.get_by_role("button", name="Bulk").click()
+    page.get_by_role("button", name=re.compile("^Select all")).click()
     page.get_by_role("button", name=re.compile("^Retry")).click()
 
 
