@@ -150,9 +150,9 @@ def drawn(browser: Browser, address: str, token: str = "") -> Drawn:
 def demo(history: int) -> Iterator[tuple[str, str]]:
     """Run the demo; yield its address and token."""
     with tempfile.TemporaryDirectory() as folder:
-        command = ["demo", "--folder", folder, "--port", "0", "--no-open", "--history", str(history)]
+        command = ["demo", "--folder", "demo", "--port", "0", "--no-open", "--history", str(history)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "stepwell", *command], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "stepwell", *command], cwd=folder, stderr=subprocess.PIPE, text=True
         )
         assert process.stderr is not None
         said = ""

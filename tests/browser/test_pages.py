@@ -394,8 +394,23 @@ def test_a_schedule_is_previewed_created_run_and_paused(contexts: Any, place: Pl
     row.get_by_role("button", name="Run nightly now").click()
     expect(page.get_by_text("nightly started")).to_be_visible()
     row.get_by_role("switch", name="nightly is on").click()
-
     expect(row.get_by_text(re.compile("paused"))).to_be_visible()
+    # More than the window takes, and the wheel comes to the last one.
+    for number in range(30):
+        rare = {"name": f"rare-{number:02}", "workflow": "ticking", "input": 1, "cron": "0 0 29 2 *"}
+        place.post("/schedules", rare)
+    last = page.get_by_role("row", name=re.compile("rare-29"))
+    expect(last).to_be_visible()
+    row.hover()
+    page.mouse.wheel(0, 5000)
+    expect(last).to_be_in_viewport()
+    last.get_by_role("button", name="Delete rare-29…").click()
+    page.get_by_role("dialog", name="Delete rare-29?").get_by_role("button", name="Delete schedule").click()
+    expect(last).to_have_count(0)
+    page.get_by_role("button", name="Pause all…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause 29 schedules").click()
+
+    expect(page.get_by_text("30, 30 paused")).to_be_visible()
 
 
 @pytest.mark.req("S4", "X1", "X6")

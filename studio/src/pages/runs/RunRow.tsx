@@ -43,7 +43,13 @@ export const RunRow = memo(function RunRow(props: {
         <StatusWord status={run.status} />
       </td>
       <td className="c-run">
-        <Link to="/runs/$id" params={{ id: run.id }} className="med rowlink" title={run.key}>
+        <Link
+          to="/runs/$id"
+          params={{ id: run.id }}
+          className="med rowlink"
+          title={run.key}
+          aria-label={run.key || undefined}
+        >
           {run.key ? shortKey(run.key) : run.id.slice(-8)}
         </Link>{" "}
         {run.key && <span className="mono xxs t3 idshort">{run.id.slice(-4)}</span>}

@@ -30,6 +30,9 @@ export function TriggerForm({ close }: { close: () => void }) {
   const chosen = workflow || (names[0] ?? "");
   const create = async (submitted: FormEvent) => {
     submitted.preventDefault();
+    if (!name.trim()) return setProblem("Name the trigger.");
+    if (cause === "event" && !event.trim()) return setProblem("Name the event.");
+    if (cause === "source" && !source.trim()) return setProblem("Name the source.");
     setProblem("");
     const body = {
       name: name.trim(),

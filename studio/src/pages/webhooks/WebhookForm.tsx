@@ -39,6 +39,8 @@ export function WebhookForm({ close }: { close: () => void }) {
   const chosen = workflow || (names[0] ?? "");
   const create = async (submitted: FormEvent) => {
     submitted.preventDefault();
+    if (!name.trim()) return setProblem("Name the webhook.");
+    if (target === "event" && !event.trim()) return setProblem("Name the event.");
     setProblem("");
     const body = {
       name: name.trim(),
