@@ -77,7 +77,7 @@ export interface CanvasProps {
   selected: string;
   select: (id: string) => void;
   reveal?: boolean; // bring the selected node into sight
-  focus?: string; // the node to begin at where all of them are too small to read
+  focus?: string | null; // the node to begin at where all of them are too small to read; null: never
   children?: ReactNode;
 }
 
@@ -103,8 +103,8 @@ export function Canvas(props: CanvasProps) {
   );
   const box = useRef<HTMLDivElement>(null);
   const { layoutKey, drawing, sizeOf } = props;
-  const focus = useRef("");
-  focus.current = props.focus ?? props.selected;
+  const focus = useRef<string | null>("");
+  focus.current = props.focus === undefined ? props.selected : props.focus;
   useEffect(() => {
     let wanted = true;
     void layout(layoutKey, drawing, sizeOf).then((found) => {
@@ -153,11 +153,17 @@ function fitting(count: number) {
 }
 
 /** Where the view begins: all fits. Where a small graph had no names then, at one node or at its start. */
-function beginning(layout: Layout, count: number, focus: string, width: number, height: number): Viewport {
+function beginning(
+  layout: Layout,
+  count: number,
+  focus: string | null,
+  width: number,
+  height: number,
+): Viewport {
   const { padding, maxZoom } = fitting(count);
   const fit = getViewportForBounds(boundsOf(layout), width, height, ZOOM_MIN, maxZoom, padding);
-  const box = boxOf(layout, focus) ?? layout.nodes.values().next().value;
-  if (levelOf(fit.zoom) !== "block" || count > LARGE || !box) return fit;
+  const box = boxOf(layout, focus ?? "") ?? layout.nodes.values().next().value;
+  if (focus === null || fit.zoom >= LEGIBLE_FROM || count > LARGE || !box) return fit;
   const x = focus ? width / 2 - (box.x + box.width / 2) * LEGIBLE : EDGE;
   const y = height / 2 - (box.y + box.height / 2) * LEGIBLE;
   return { x, y, zoom: LEGIBLE };
@@ -200,6 +206,7 @@ const FIT = { padding: 0.03, maxZoom: 1 };
 const FIT_LARGE = { padding: { x: 0.03, top: 0.03, bottom: "52px" }, maxZoom: 1 } as const; // above the note
 const LARGE = 40; // nodes
 const LEGIBLE = 0.6;
+const LEGIBLE_FROM = 0.48;
 const EDGE = 16; // px
 const MAP_FROM = 320; // px: in a smaller window the map would cover what it shows
 const ZOOM_MIN = 0.05;

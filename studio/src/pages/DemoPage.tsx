@@ -330,6 +330,7 @@ function LiveGraph(props: { run: Run; model: RunModel; now: number; left: number
         nodes={nodes}
         edges={edges}
         selected=""
+        focus={null}
         select={ignore}
       />
     </div>

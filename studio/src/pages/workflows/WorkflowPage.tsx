@@ -7,6 +7,7 @@ import { countsQuery, workflowQuery, workflowsQuery } from "../../api/queries";
 import { Command, EmptyState } from "../../components/EmptyState";
 import { JsonView } from "../../components/JsonView";
 import { Ago } from "../../components/Time";
+import { isEnded, type RunStatus, statusWord } from "../../domain/status";
 import { duration } from "../../domain/time";
 import { RunRow, version } from "../runs/RunRow";
 import { DefinitionCanvas } from "./DefinitionCanvas";
@@ -188,6 +189,12 @@ function Tabs(props: { name: string; view: View; versions: number; choose: (view
 }
 
 /** How its last runs went, in one sentence. */
+function became(status: RunStatus): string {
+  const word = statusWord(status).toLowerCase();
+  if (status === "cancelled") return `was ${word}`;
+  return isEnded(status) ? word : `is ${word}`;
+}
+
 function Answer({ name, data }: { name: string; data: WorkflowDetail }) {
   const runs = useQuery(lastRunsQuery(name)).data?.runs;
   if (!runs) return <p className="answer">&nbsp;</p>;
@@ -199,7 +206,9 @@ function Answer({ name, data }: { name: string; data: WorkflowDetail }) {
   );
   return (
     <p className="answer">
-      {completed} of the last {runs.length} {runs.length === 1 ? "run" : "runs"} completed
+      {runs.length === 1
+        ? `Its only run ${became(runs[0]?.status ?? "pending")}`
+        : `${completed} of the last ${runs.length} runs completed`}
       {slow !== null && `, p95 ${duration(slow)}`}
       {old.length > 0 &&
         `; ${old.length} ${old.length === 1 ? "run still uses" : "runs still use"} ${version(old[0]?.version ?? "")}`}
