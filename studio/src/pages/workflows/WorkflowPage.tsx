@@ -188,13 +188,13 @@ function Tabs(props: { name: string; view: View; versions: number; choose: (view
   );
 }
 
-/** How its last runs went, in one sentence. */
 function became(status: RunStatus): string {
   const word = statusWord(status).toLowerCase();
   if (status === "cancelled") return `was ${word}`;
   return isEnded(status) ? word : `is ${word}`;
 }
 
+/** How its last runs went, in one sentence. */
 function Answer({ name, data }: { name: string; data: WorkflowDetail }) {
   const runs = useQuery(lastRunsQuery(name)).data?.runs;
   if (!runs) return <p className="answer">&nbsp;</p>;
