@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,26 @@ async def test_bi_q06_a_huge_answer_is_refused(opened: Engine, shop: str) -> Non
     async with opened as engine:
         assert await asked(engine, many, retry={"maxAttempts": 1}) == "RESULT_TOO_LARGE"
         assert await asked(engine, cell, retry={"maxAttempts": 1}) == "RESULT_TOO_LARGE"
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "BI-Q06")
+@pytest.mark.parametrize("value", ["repeat('x', 1000000)", "jsonb_build_object('x', repeat('x', 1000000))"])
+async def test_bi_q06_large_rows_are_not_all_read_before_they_are_counted(
+    memory_engines: Engines, postgres_url: str, value: str
+) -> None:
+    large = f"SELECT {value} AS x FROM generate_series(1, 100)"
+    async with memory_engines.new(connections={"shop": postgres_url}) as engine:
+        assert (await asked(engine, "SELECT 1 AS one"))["rows"] == [{"one": 1}]
+        tracemalloc.start()
+        try:
+            answer = await asked(engine, large, retry={"maxAttempts": 1})
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert answer == "RESULT_TOO_LARGE"
+    assert peak < 20_000_000  # of 100,000,000
 
 
 @pytest.mark.req("N19", "X3")

@@ -35,10 +35,20 @@ class ResultSize:
         self._bytes = 0
 
     def add(self, row: Iterable[Any]) -> None:
-        """Count the texts and binary values of a row. QueryError if all rows have too many."""
-        self._bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
+        """Count the texts, binary values and JSON of a row. QueryError if all rows have too many."""
+        self._bytes += sum(map(_size, row))
         if self._bytes > PAYLOAD_BYTES_MAX:
             raise too_many_bytes()
+
+    def rows_at_once(self, count: int, most: int) -> int:
+        """How many more rows to hold before they are counted, if they are like the `count` before them."""
+        return max(1, min(most, PAYLOAD_BYTES_MAX * count // max(1, self._bytes)))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    return len(repr(value)) if isinstance(value, dict | list) else 0
 
 
 def too_many_bytes() -> QueryError:

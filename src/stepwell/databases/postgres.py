@@ -13,7 +13,7 @@ from stepwell.databases.statement import Statement
 
 _CONNECTIONS_MAX = 4
 _CONNECT_SECONDS = 10.0
-_ROWS_AT_ONCE = 100  # rows in memory before they are counted
+_ROWS_AT_ONCE = 100  # rows in memory before they are counted; fewer if they are large
 # Sent as text, so that JSON gets the exact value: decimals, and dates with infinity.
 _AS_TEXT = (
     *("numeric", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "inet", "cidr"),
@@ -130,12 +130,15 @@ async def _rows(connection: Any, statement: Statement, values: list[Any], rows_m
         return {"rows": [], "count": _affected(prepared.get_statusmsg())}
     check_columns(names)
     rows: list[dict[str, Any]] = []
-    size = ResultSize()
-    async for record in prepared.cursor(*values, prefetch=min(rows_max + 1, _ROWS_AT_ONCE)):
-        if len(rows) == rows_max:
-            raise too_many_rows(rows_max)
-        size.add(record)
-        rows.append({name: _value(value, name) for name, value in zip(names, record, strict=True)})
+    size, at_once = ResultSize(), 1
+    cursor = await prepared.cursor(*values)
+    while records := await cursor.fetch(at_once):
+        for record in records:
+            if len(rows) == rows_max:
+                raise too_many_rows(rows_max)
+            size.add(record)
+            rows.append({name: _value(value, name) for name, value in zip(names, record, strict=True)})
+        at_once = size.rows_at_once(len(rows), _ROWS_AT_ONCE)
     return {"rows": rows, "count": len(rows)}
 
 
