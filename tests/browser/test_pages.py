@@ -157,9 +157,9 @@ def test_of_two_people_who_decide_one_wins_and_the_other_is_told_who_did(context
     # Ben's page hears nothing of what Ana does: he presses a button that should no longer be there.
     ben.route("**/api/v1/approvals?*", lambda route: None)
     ben.route("**/api/v1/stream?*", lambda route: route.abort())
-    ana.get_by_role("button", name="Deny").click()
+    ana.get_by_role("article", name="Ship order 17?").get_by_role("button", name="Deny").click()
     expect(ana.get_by_role("button", name=re.compile("Ship order 17.*ana denied"))).to_be_visible()
-    ben.get_by_role("article").get_by_role("button", name="Approve").click()
+    ben.get_by_role("article", name="Ship order 17?").get_by_role("button", name="Approve").click()
 
     expect(ben.get_by_text(re.compile("Already decided: ana denied this at .* was not sent"))).to_be_visible()
     place.until_status(run, "completed")
