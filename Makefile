@@ -39,7 +39,7 @@ help:
 	@echo "test-all      tests for a release: fresh seeds, every kill point"
 	@echo "requirements  which requirement is held by which test, and which by none"
 	@echo "reference     write docs/reference from docstrings and the OpenAPI document"
-	@echo "demo          Studio with seeded runs: kill a worker and watch its run go on"
+	@echo "demo          Studio with seeded runs: kill a worker and watch its run continue"
 	@echo "contact-sheet Studio's screens beside the pictures in REFERENCE=folder, in build/contact-sheet"
 	@echo "faults        kill, freeze and break things under load; one page of findings"
 	@echo "budgets       what Studio costs a browser, beside a page with the graph library alone"

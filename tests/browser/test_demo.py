@@ -91,7 +91,7 @@ def test_the_first_five_minutes(
     detail.get_by_label("Euros").fill("48")
     detail.get_by_label("Note").fill("as promised")
     detail.get_by_role("button", name="Approve").click()
-    lately = tab.get_by_role("list", name="Decided lately")
+    lately = tab.get_by_role("list", name="Recently decided")
     expect(lately.get_by_role("button", name=re.compile("Refund 48 euros"))).to_be_visible()
     tab.goto(f"{demo.url}/runs/{_demo(demo)['seeded']['refund-7781']}")
     expect(tab.get_by_role("group", name="paid, here")).to_be_visible()

@@ -84,7 +84,7 @@ def test_the_histogram_counts_and_sets_the_time_range(tab: Page, local: LocalSer
     tab.goto(f"{local.url}/runs?status=suspended")
     figure = tab.get_by_role("figure", name=re.compile(r"\d+ runs since .* of them failed"))
     expect(figure).to_be_visible()
-    figure.get_by_role("button", name="Show the numbers as a table").click()
+    figure.get_by_role("button", name="Show as a table").click()
     expect(figure.get_by_role("table").get_by_role("row").last).to_contain_text("waiting")
     slider = figure.get_by_role("slider", name=re.compile("Time range"))
     slider.focus()
@@ -126,7 +126,7 @@ def test_many_runs_are_retried_cancelled_and_deleted_with_the_consequence(
     expect(bar.get_by_text("2 selected")).to_be_visible()
     tab.keyboard.press("r")
     dialog = tab.get_by_role("dialog", name="Retry 2 runs?")
-    expect(dialog.get_by_text("What is done is not done again.")).to_be_visible()
+    expect(dialog.get_by_text("Completed steps do not run again.")).to_be_visible()
     dialog.get_by_role("button", name="Retry 2 runs").click()
     expect(bar.get_by_role("status")).to_have_text("Retry: 2 done")
     for run in failed[:2]:

@@ -311,7 +311,7 @@ function Flow(props: CanvasProps & { placed: Placed; box: React.RefObject<HTMLDi
         </Panel>
         {(level === "block" || level === "dot") && (
           <Panel position="bottom-right">
-            <p className="lodnote xs">Blocks only below 15 %. Text from 35 %.</p>
+            <p className="lodnote xs">Zoom in to see the names.</p>
           </Panel>
         )}
       </ReactFlow>

@@ -27,7 +27,7 @@ export function DecisionForm(props: {
     >
       <div className="field">
         <label htmlFor={id}>
-          Reason <span className="t3">optional, kept in the log</span>
+          Reason <span className="t3">optional, recorded in the log</span>
         </label>
         <input
           id={id}
@@ -47,7 +47,7 @@ export function DecisionForm(props: {
             Deny
           </button>
         ) : (
-          <span className="t3 xs">The workflow asks for a form that cannot say no.</span>
+          <span className="t3 xs">This form has no answer that denies.</span>
         )}
         <span className="grow" />
         {props.then && <span className="t3 xs">{props.then}</span>}

@@ -17,7 +17,7 @@ export function useJson(start: unknown): Json {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    problem = `This is not JSON: ${(error as Error).message}`;
+    problem = `This is not valid JSON: ${(error as Error).message}`;
   }
   return { text, setText, value, problem };
 }

@@ -10,7 +10,7 @@ export function JsonView({ value, name }: { value: unknown; name: string }) {
   const text = useMemo(() => (value === undefined ? "" : pretty(value)), [value]);
   const shown = text.length > SHOWN_MAX ? text.slice(0, SHOWN_MAX) : text;
   const drawn = useMemo(() => highlighted(shown), [shown]);
-  if (value === undefined) return <p className="t3">Nothing.</p>;
+  if (value === undefined) return <p className="t3">Empty.</p>;
   return (
     <div className="jsonview">
       <div className="jsontools">

@@ -33,7 +33,7 @@ export function summary(event: RunEvent): string {
   const { data } = event;
   const error = asProblem(data.error);
   if (error) {
-    const again = typeof data.retry_in === "number" ? `, again in ${data.retry_in.toFixed(1)} s` : "";
+    const again = typeof data.retry_in === "number" ? `, retry in ${data.retry_in.toFixed(1)} s` : "";
     return cause(error) + again;
   }
   switch (event.kind) {

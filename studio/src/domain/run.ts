@@ -209,8 +209,7 @@ function take(model: RunModel, clockOf: Map<string, number>, event: RunEvent): v
       model.progress.push({ seq, done: Number(data.done), total: number(data.total), text: text(data.text) });
       return;
     case "compensation_started":
-      for (const path of list(data.steps))
-        model.compensations.set(path, "It waits for its turn to be undone.");
+      for (const path of list(data.steps)) model.compensations.set(path, "Its compensation has not run yet.");
       return;
     case "compensation_completed": {
       const failed = new Set(list(data.failed));

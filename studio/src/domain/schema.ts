@@ -133,21 +133,20 @@ export function readForm(shape: FormShape, typed: Typed): { value: unknown; erro
     }
     if (!text) {
       if (each.required && each.type !== "text" && each.type !== "long")
-        errors[each.name] = "This is needed.";
-      else if (each.required) errors[each.name] = "This is needed.";
+        errors[each.name] = "This field is required.";
+      else if (each.required) errors[each.name] = "This field is required.";
       continue;
     }
     if (each.type === "number" || each.type === "integer") {
       const number = Number(text);
       if (!Number.isFinite(number) || (each.type === "integer" && !Number.isInteger(number))) {
-        errors[each.name] =
-          each.type === "integer" ? "This must be a whole number." : "This must be a number.";
+        errors[each.name] = each.type === "integer" ? "Enter a whole number." : "Enter a number.";
       } else value[each.name] = number;
     } else if (each.type === "json") {
       try {
         value[each.name] = JSON.parse(text);
       } catch {
-        errors[each.name] = "This is not JSON.";
+        errors[each.name] = "This is not valid JSON.";
       }
     } else value[each.name] = text;
   }

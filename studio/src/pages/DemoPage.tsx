@@ -35,7 +35,7 @@ export function DemoPage() {
         <EmptyState
           whole
           icon={<Skull className="i l" aria-hidden="true" />}
-          title="This server is not the demo"
+          title="This server does not run the demo"
           action={<Command text="stepwell demo" />}
         />
       </main>
@@ -70,8 +70,8 @@ function RunningDemo({ demo }: { demo: Demo }) {
           <div>
             <h1>A real engine with a real worker. Kill it.</h1>
             <p className="t2">
-              This demo runs on your machine, in one SQLite file. Nothing leaves it. Stop it, start it again,
-              and it goes on.
+              This demo runs on your machine, in one SQLite file, and sends nothing elsewhere. Stop it and
+              start it again: its runs continue.
             </p>
           </div>
           <button type="button" className="btn lg killbtn" disabled={!killable} onClick={() => void kill()}>
@@ -149,11 +149,11 @@ function KillBanner({ demo, run, model, left }: { demo: Demo; run: Run; model: R
           </>
         )}
         <p className="t2 xs">
-          Its lease on {run.key} ends in {seconds(left)} s at the latest. Then{" "}
+          Its lease on {run.key} expires in {seconds(left)} s at the latest. Then{" "}
           {next ? `worker ${next.pid}` : "another worker"} reads the log and continues at the same step.{" "}
           {done.length > 0 && (
             <>
-              What <Names names={done} /> did will not run again: the results are on disk.
+              Completed steps do not run again: the results of <Names names={done} /> are on disk.
             </>
           )}
         </p>
@@ -164,7 +164,7 @@ function KillBanner({ demo, run, model, left }: { demo: Demo; run: Run; model: R
 
 const TOLD = 20_000; // ms that the page tells of a take-over
 
-/** The worker that went on: how soon, where, and what it did not do again. */
+/** The worker that took over: how soon, where, and what it did not do again. */
 function TakenOver({ demo, run, model, now }: { demo: Demo; run: Run; model: RunModel; now: number }) {
   const killed = instant(demo.killed_at);
   const claim = model.claims.find(
@@ -182,7 +182,7 @@ function TakenOver({ demo, run, model, now }: { demo: Demo; run: Run; model: Run
       <Glyph status="completed" size={28} />
       <div className="grow">
         <b>
-          Worker {demo.pids[claim.worker] ?? ""} went on {duration(claim.at - killed)} after worker{" "}
+          Worker {demo.pids[claim.worker] ?? ""} took over {duration(claim.at - killed)} after worker{" "}
           {demo.killed_pid} died.
         </b>
         <p className="t2 xs">
@@ -190,10 +190,10 @@ function TakenOver({ demo, run, model, now }: { demo: Demo; run: Run; model: Run
           {again && (
             <>
               {" "}
-              and began with <code>{placeOf(again)}</code>
+              and continued with <code>{placeOf(again)}</code>
             </>
           )}
-          . {kept === 1 ? "One step" : `${kept} steps`} came from history: nothing that was done ran twice.
+          . {kept === 1 ? "One step" : `${kept} steps`} came from history: no completed step ran twice.
         </p>
       </div>
     </div>
@@ -230,7 +230,7 @@ function LiveRun(props: {
   const claimAt = (seq: number) =>
     model.claims.findLast((claim) => claim.worker !== "" && claim.seq <= seq)?.worker ?? "";
   return (
-    <section className="card" aria-label="The run that moves">
+    <section className="card" aria-label="Live run">
       <header>
         <Glyph status={crash ? "pending" : run.status} />
         <h2 className="mono">{run.key}</h2>
@@ -346,7 +346,11 @@ function orphaned(states: Map<string, NodeState>, left: number): Map<string, Nod
       state.status === "running" || state.status === "retrying"
         ? [
             id,
-            { ...state, status: "pending", fact: state.total ? `nobody, ${left} s` : "nobody" } as NodeState,
+            {
+              ...state,
+              status: "pending",
+              fact: state.total ? `no worker, ${left} s` : "no worker",
+            } as NodeState,
           ]
         : [id, state],
     ),
@@ -379,7 +383,11 @@ function DemoRuns(props: { demo: Demo; live: Run | undefined; model: RunModel; l
             <DemoRow
               run={live}
               gone={left !== null}
-              words={left === null ? nowAt(model) : `its worker is gone, taken over in ${seconds(left)} s`}
+              words={
+                left === null
+                  ? nowAt(model)
+                  : `its worker is dead; another one takes over in ${seconds(left)} s`
+              }
             >
               <Link className="btn sm" to="/runs/$id" params={{ id: live.id }}>
                 Watch
@@ -480,7 +488,7 @@ function Tour({ demo, live }: { demo: Demo; live: string }) {
     { title: "Watch a run move", words: `${live} is running here`, done: true, to: `/runs/${demo.run}` },
     {
       title: "Retry the failed run",
-      words: "order-8841 fails twice, then works",
+      words: "order-8841 fails twice, then completes",
       done: order?.status === "completed",
       to: `/runs/${order?.id ?? ""}`,
     },
@@ -492,7 +500,7 @@ function Tour({ demo, live }: { demo: Demo; live: string }) {
     },
     {
       title: "Kill the worker",
-      words: "a real SIGKILL; the run goes on",
+      words: "a real SIGKILL; the run continues",
       done: demo.killed_at !== null,
       to: "/demo",
     },

@@ -16,7 +16,7 @@ export function SignInPage() {
     event.preventDefault();
     const text = key.trim();
     if (!text) {
-      setProblem("Paste a key: it begins with sw_key_.");
+      setProblem("Enter an API key. Keys begin with sw_key_.");
       return;
     }
     if (!text.startsWith("sw_")) {
@@ -42,8 +42,8 @@ export function SignInPage() {
       <div>
         <h1>{left ? "You are signed out" : "This browser is not signed in"}</h1>
         <p className="t2 lead">
-          The address that the server printed signs it in. Each start of the server prints its own, so an old
-          one no longer does. Start it again, or look in its terminal:
+          Open the link that the server printed in its terminal. Each start prints a new link, and older links
+          stop working. To get a new one, start the server again:
         </p>
       </div>
       <Command big text="stepwell dev flows.py" />
@@ -65,7 +65,7 @@ export function SignInPage() {
             onChange={(event) => setKey(event.target.value)}
           />
           <span className={problem ? "err" : "help"} id="key-help" role={problem ? "alert" : undefined}>
-            {problem || "Kept in a cookie for this browser that scripts cannot read."}
+            {problem || "Stored in a cookie of this browser that scripts cannot read."}
           </span>
         </div>
         <div className="row">

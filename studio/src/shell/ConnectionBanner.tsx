@@ -37,7 +37,7 @@ export function ConnectionBanner() {
       <div className="grow">
         <b>The server does not answer.</b>{" "}
         <span className="t2">
-          {path === "/runs" ? "These rows are" : "What you see is"} <Age since={since} />. News comes by
+          {path === "/runs" ? "These rows are" : "What you see is"} <Age since={since} />. The page updates by
           itself once it is back; nothing is missed.
         </span>
       </div>

@@ -24,7 +24,7 @@ export function ErrorPage({ error, reset }: ErrorComponentProps) {
         <EmptyState
           whole
           icon={<ShieldX className="i l" aria-hidden="true" />}
-          title="This needs another key"
+          title="This key does not allow that"
         >
           {error.message}. {error.hint}
         </EmptyState>
@@ -60,7 +60,7 @@ export function ErrorPage({ error, reset }: ErrorComponentProps) {
           </>
         }
       >
-        {error instanceof Error ? error.message : String(error)}. The runs go on.
+        {error instanceof Error ? error.message : String(error)}. Runs are not affected.
       </EmptyState>
     </main>
   );
@@ -91,7 +91,7 @@ function Unreachable({ again }: { again: () => void }) {
                 <RotateCw className="i" aria-hidden="true" />
                 Try now
               </button>
-              <span className="xs t3">Trying by itself every {TRY_EVERY / 1000} s</span>
+              <span className="xs t3">Trying again every {TRY_EVERY / 1000} s</span>
             </div>
             <dl className="facts">
               <dt>Address</dt>
@@ -104,7 +104,7 @@ function Unreachable({ again }: { again: () => void }) {
           </div>
         }
       >
-        Nothing was lost: runs live in the database, and go on as soon as a worker does.
+        Nothing was lost: runs are in the database, and continue as soon as a worker is back.
       </EmptyState>
     </main>
   );
@@ -116,7 +116,7 @@ export function NotFoundPage() {
       <EmptyState
         whole
         icon={<MapPinOff className="i l" aria-hidden="true" />}
-        title="There is no such page"
+        title="Page not found"
         action={
           <Link className="btn" to="/runs">
             Go to Runs

@@ -10,9 +10,9 @@ const SHEET: [string, [string, ...string[][]][]][] = [
     "Anywhere",
     [
       ["Search or jump", [modifier, "K"]],
-      ["This sheet", ["?"]],
+      ["Keyboard shortcuts", ["?"]],
       ["Filter", ["/"]],
-      ["Light or dark", ["T"]],
+      ["Switch theme", ["T"]],
       ["Close", ["Esc"]],
     ],
   ],
@@ -21,7 +21,7 @@ const SHEET: [string, [string, ...string[][]][]][] = [
     [
       ["Next, previous", ["J"], ["K"]],
       ["Open", ["⏎"]],
-      ["Select, up to here", ["X"], ["⇧", "X"]],
+      ["Select, select range", ["X"], ["⇧", "X"]],
       ["Retry, cancel", ["R"], ["C"]],
       ["Bulk", ["B"]],
       ["Show new runs", ["."]],
@@ -31,8 +31,8 @@ const SHEET: [string, [string, ...string[][]][]][] = [
     "Run",
     [
       ["Tabs", ["1 to 6"]],
-      ["Event back, forward", ["["], ["]"]],
-      ["Checkpoint back, forward", ["{"], ["}"]],
+      ["Previous, next event", ["["], ["]"]],
+      ["Previous, next checkpoint", ["{"], ["}"]],
       ["Play, live", ["Space"], ["L"]],
       ["Next failed, waiting", ["F"], ["W"]],
       ["Outline, expand all", ["O"], ["E"]],
@@ -59,7 +59,7 @@ export default function KeyboardSheet({ close }: { close: () => void }) {
   return (
     <Dialog label="Keyboard shortcuts" className="sheet" close={close}>
       <div className="shead">
-        <h2>Keyboard</h2>
+        <h2>Keyboard shortcuts</h2>
         <label className="row xs t2">
           <input
             type="checkbox"
@@ -70,7 +70,7 @@ export default function KeyboardSheet({ close }: { close: () => void }) {
               setOn(event.target.checked);
             }}
           />
-          Single keys
+          Single-key shortcuts
         </label>
         <span className="grow" />
         <button type="button" className="iconbtn" aria-label="Close" onClick={close}>

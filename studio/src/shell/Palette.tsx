@@ -100,7 +100,7 @@ export default function Palette({ close, keyboard }: { close: () => void; keyboa
             </div>
           </div>
         ))}
-        {!choices.length && <p className="t3 px-3 py-4">Nothing here is called “{text}”.</p>}
+        {!choices.length && <p className="t3 px-3 py-4">No results for “{text}”.</p>}
       </div>
       <div className="cmdf xs t3">
         <span className="row g1">
@@ -207,7 +207,7 @@ function usePlaces(wanted: string, keyboard: () => void): Choice[] {
       id: "theme",
       group: "Go to",
       icon: <SunMoon {...icon} />,
-      text: "Light or dark",
+      text: "Switch theme",
       keys: ["T"],
       act: toggle,
     },

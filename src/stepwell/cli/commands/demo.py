@@ -62,7 +62,7 @@ _STORY = """
 Two workers run orders. In the page, press Kill the worker: a real SIGKILL.
 After at most {lease:g} s the other one takes the order over at the same step; what is done is not done again.
 {ledger} has one line for everything that was really done.
-Stop with Ctrl-C; start it again with --folder {folder} and it goes on.
+Stop with Ctrl-C; start it again with --folder {folder}: its runs continue.
 """
 _NO_BROWSER = """
 No browser was found here. Open the address in one, or watch the story in this terminal:
@@ -96,7 +96,7 @@ async def demo(
         typer.Option("--keep", help="With --terminal: keep the folder.", show_default=False),
     ] = False,
 ) -> int:
-    """Show Studio with runs of all kinds, and let you kill a worker: its run goes on.
+    """Show Studio with runs of all kinds, and let you kill a worker: its run continues.
 
     Needs no network and no account. Everything is in one folder.
     """

@@ -6,11 +6,11 @@ import { ChoiceField, TextField } from "../../components/Field";
 import { SidePanel } from "../../components/SidePanel";
 
 const WHAT = [
-  ["failed", "runs that failed"],
-  ["stuck", "runs that do not begin"],
-  ["overdue", "runs that do not end"],
-  ["no_worker", "a queue without a worker"],
-  ["full_queue", "a full queue"],
+  ["failed", "Failed runs"],
+  ["stuck", "Stuck runs"],
+  ["overdue", "Overdue runs"],
+  ["no_worker", "Queue without a worker"],
+  ["full_queue", "Full queue"],
 ] as const;
 const AFTER: Record<string, string> = {
   failed: "15m",
@@ -38,7 +38,7 @@ export function AlertForm({ close }: { close: () => void }) {
   const create = async (submitted: FormEvent) => {
     submitted.preventDefault();
     if (!name.trim()) return setProblem("Name the alert.");
-    if (least && !/^\d+$/.test(least)) return setProblem("At least: a whole number.");
+    if (least && !/^\d+$/.test(least)) return setProblem("Enter a whole number of runs.");
     setProblem("");
     const body = {
       what,
@@ -65,7 +65,7 @@ export function AlertForm({ close }: { close: () => void }) {
     <SidePanel title="New alert" close={close}>
       <form className="sec col" onSubmit={create} noValidate>
         <TextField label="Name" value={name} set={setName} placeholder="failures" mono />
-        <ChoiceField label="Looks for" value={what} set={setWhat} of={WHAT} />
+        <ChoiceField label="Condition" value={what} set={setWhat} of={WHAT} />
         {ofQueue ? (
           <TextField label="Queue" value={queue} set={setQueue} mono />
         ) : (
@@ -74,15 +74,15 @@ export function AlertForm({ close }: { close: () => void }) {
             value={workflow}
             set={setWorkflow}
             options={workflows.map((each) => each.name)}
-            help="Empty: each workflow, apart."
+            help="Leave empty to check each workflow on its own."
             mono
           />
         )}
         {what !== "no_worker" && (
-          <TextField label="At least" value={least} set={setLeast} placeholder="1" help="How many runs." />
+          <TextField label="Minimum number of runs" value={least} set={setLeast} placeholder="1" />
         )}
         <TextField
-          label={what === "failed" ? "Within" : "After"}
+          label={what === "failed" ? "Within the last" : "For at least"}
           value={after}
           set={setAfter}
           placeholder={AFTER[what] ?? ""}
@@ -93,11 +93,11 @@ export function AlertForm({ close }: { close: () => void }) {
           value={channel}
           set={setChannel}
           placeholder="ops"
-          help="The operator names mail servers and webhooks. Empty: metrics only."
+          help="A mail server or webhook that the operator named. Leave empty to report in metrics only."
           mono
         />
         <TextField label="Recipients" value={to} set={setTo} placeholder="ann@example.com" />
-        <TextField label="Again every" value={repeat} set={setRepeat} mono />
+        <TextField label="Repeat every" value={repeat} set={setRepeat} mono />
         {problem && (
           <p className="errline" role="alert">
             {problem}

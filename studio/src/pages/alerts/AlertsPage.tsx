@@ -60,13 +60,14 @@ export function AlertsPage() {
                 <thead>
                   <tr>
                     <th scope="col">Alert</th>
-                    <th scope="col">Looks for</th>
-                    <th scope="col">Now</th>
+                    <th scope="col">Condition</th>
+                    <th scope="col">Status</th>
                     <th scope="col" className="hide-s">
-                      Reported through
+                      Channel
                     </th>
                     <th scope="col" className="hide-s">
-                      Repeated
+                      {" "}
+                      Repeats every{" "}
                     </th>
                     <th scope="col" className="num">
                       <span className="sr">Actions</span>
@@ -93,10 +94,10 @@ export function AlertsPage() {
           {alerts.data && !rows.length && (
             <EmptyState
               icon={<BellRing className="i l" aria-hidden="true" />}
-              title="Nobody hears when something is wrong"
+              title="No alerts yet"
               action={<Command text="stepwell alerts set failures failed --channel CHANNEL" />}
             >
-              An alert tells people of failed, stuck or overdue runs, of a queue without workers, and of a
+              An alert notifies people of failed, stuck or overdue runs, of a queue without workers, and of a
               full queue.
             </EmptyState>
           )}
@@ -108,8 +109,8 @@ export function AlertsPage() {
           title={`Delete ${removing.name}?`}
           lead={
             removing.incidents.length
-              ? "What it has found is forgotten, and nobody hears when that is over."
-              : "Nobody hears of this any more."
+              ? "Its open incidents are deleted, and nobody is notified when they end."
+              : "Nobody is notified of this condition from now on."
           }
           close={() => setRemoving(null)}
           keep="Keep it"
@@ -130,18 +131,20 @@ function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] 
   return (
     <section aria-labelledby="alert-open">
       <h2 className="h3 inpage" id="alert-open">
-        Open
+        {" "}
+        Open incidents{" "}
       </h2>
       <table className="table sct">
         <thead>
           <tr>
-            <th scope="col">What</th>
+            <th scope="col">Incident</th>
             <th scope="col">Since</th>
             <th scope="col" className="hide-s">
               Runs
             </th>
             <th scope="col" className="hide-s">
-              Reported
+              {" "}
+              Notified{" "}
             </th>
           </tr>
         </thead>
@@ -154,7 +157,7 @@ function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] 
                     <span className="tag st st-failed">open</span> {found(alert, incident)}
                   </span>
                   <span className="xxs t3">
-                    by alert <span className="mono">{alert.name}</span>
+                    alert <span className="mono">{alert.name}</span>
                   </span>
                 </div>
               </td>
@@ -168,7 +171,9 @@ function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] 
                       {run.slice(-8)}
                     </Link>
                   ))}
-                  {incident.runs.length > 3 && <span className="t3 xs">and more</span>}
+                  {incident.runs.length > 3 && (
+                    <span className="t3 xs">and {incident.runs.length - 3} more</span>
+                  )}
                 </span>
               </td>
               <td className="t2 hide-s">
@@ -197,7 +202,7 @@ function Row({ row, set, remove }: { row: Alert; set: (on: boolean) => void; rem
         ) : row.incidents.length ? (
           <span className="tag st st-failed">{row.incidents.length} open</span>
         ) : (
-          <span className="tag st st-completed">all is well</span>
+          <span className="tag st st-completed">OK</span>
         )}
       </td>
       <td className="t2 hide-s">
@@ -210,7 +215,7 @@ function Row({ row, set, remove }: { row: Alert; set: (on: boolean) => void; rem
           "metrics only"
         )}
       </td>
-      <td className="t2 hide-s">every {duration(row.repeat * 1000)}</td>
+      <td className="t2 hide-s">{duration(row.repeat * 1000)}</td>
       <td className="num">
         <button
           type="button"
@@ -241,24 +246,24 @@ function rule(row: Alert): string {
   const runs = row.at_least === 1 ? "a run" : `${row.at_least} runs`;
   const of = row.workflow ? ` of ${row.workflow}` : "";
   if (row.what === "failed") return `${runs}${of} failed within ${after}`;
-  if (row.what === "stuck") return `${runs}${of} not begun for ${after}`;
+  if (row.what === "stuck") return `${runs}${of} stuck for ${after}`;
   if (row.what === "overdue") return `${runs}${of} not ended after ${after}`;
   if (row.what === "no_worker") return `no worker on queue ${row.queue} for ${after}`;
   const lasting = row.after ? ` for ${after}` : "";
-  return `${row.at_least.toLocaleString("en")} runs wait in queue ${row.queue}${lasting}`;
+  return `${row.at_least.toLocaleString("en")} runs queued in ${row.queue}${lasting}`;
 }
 
 function found(alert: Alert, incident: Incident): string {
   const { count, subject } = incident;
   const runs = count === 1 ? "1 run" : `${count.toLocaleString("en")} runs`;
   if (alert.what === "failed") return `${runs} of ${subject} failed`;
-  if (alert.what === "stuck") return `${runs} of ${subject} do not begin`;
-  if (alert.what === "overdue") return `${runs} of ${subject} take too long`;
+  if (alert.what === "stuck") return `${runs} of ${subject} ${count === 1 ? "is" : "are"} stuck`;
+  if (alert.what === "overdue") return `${runs} of ${subject} ${count === 1 ? "is" : "are"} overdue`;
   if (alert.what === "no_worker") return `No worker is on queue ${subject}`;
-  return `${runs} wait in queue ${subject}`;
+  return `${runs} queued in ${subject}`;
 }
 
 function said(rules: number, open: number): string {
   if (!rules) return "";
-  return open ? `${open} open` : "all is well";
+  return open ? `${open} open` : "no open incidents";
 }

@@ -45,7 +45,7 @@ export function ApprovalDetail({ approval, me }: { approval: Approval; me: Schem
           body: { path: approval.path } as never,
         }),
       );
-      setReminded("Reminded: the reminder is in the log of the run.");
+      setReminded("Reminder recorded in the log of the run.");
     } catch (error) {
       setReminded(error instanceof ApiProblem ? error.message : String(error));
     }

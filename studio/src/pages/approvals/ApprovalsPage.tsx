@@ -113,14 +113,14 @@ export function ApprovalsPage() {
       {list.data && past.data && (done || !open.length) && !decided.length ? (
         <EmptyState
           icon={<Stamp className="i l" aria-hidden="true" />}
-          title={done ? "Nothing was decided yet" : "Nothing waits for you"}
+          title={done ? "No decisions yet" : "Nothing waits for you"}
           action={<pre className="code">{'answer = await ctx.approval(Refund, title="Refund?")'}</pre>}
         >
           {done
-            ? "What people approve or deny is listed here, until its run is removed."
+            ? "Decisions are listed here until their run is removed."
             : whose === "all"
-              ? "A workflow asks a person with one line. It shows up here, and can be answered from a link."
-              : "What is assigned to others is under All. A workflow asks a person with one line:"}
+              ? "A workflow asks for an approval with one line. It appears here and can also be answered through a link."
+              : "Approvals assigned to others are under All. A workflow asks for one with one line:"}
         </EmptyState>
       ) : (
         list.data && (
@@ -141,9 +141,9 @@ export function ApprovalsPage() {
                 </ul>
               )}
               {!done && !open.length && <p className="note2 t2">Nothing waits for you.</p>}
-              {!done && decided.length > 0 && <h2 className="ph">Decided lately</h2>}
+              {!done && decided.length > 0 && <h2 className="ph">Recently decided</h2>}
               <DecidedList
-                label={done ? "Decided approvals" : "Decided lately"}
+                label={done ? "Decided approvals" : "Recently decided"}
                 decided={done ? decided : decided.slice(0, LATELY)}
                 chosen={closed}
                 choose={(each) => go({ open: decidedId(each) })}
@@ -155,7 +155,7 @@ export function ApprovalsPage() {
                   disabled={past.isFetchingNextPage}
                   onClick={() => void past.fetchNextPage()}
                 >
-                  Show older ones
+                  Show older
                 </button>
               )}
               {!done && (

@@ -61,7 +61,7 @@ export function ApprovePage() {
         </Outcome>
         <p className="pubfoot xs t3">
           <ShieldCheck className="i s" aria-hidden="true" />
-          The run goes on. This link is used up; you can close the page.
+          The run continues. This link cannot be used again; you can close this page.
         </p>
       </PublicFrame>
     );
@@ -71,7 +71,7 @@ export function ApprovePage() {
       <PublicFrame label={asks}>
         <h1>Approval</h1>
         <p className="t3" role="status">
-          Reading the question…
+          Loading…
         </p>
       </PublicFrame>
     );
@@ -139,15 +139,15 @@ function Closed({ problem, title }: { problem: ApiProblem; title: string }) {
   }
   if (problem.code === "LINK_USED") {
     return (
-      <Outcome icon={<Glyph status="completed" size={32} />} title="This link was used">
-        {by ? `${by} answered with it${when}. ` : ""}A link answers once. There is nothing left to do.
+      <Outcome icon={<Glyph status="completed" size={32} />} title="This link was already used">
+        {by ? `${by} answered with it${when}. ` : ""}A link works once. There is nothing left to do.
       </Outcome>
     );
   }
   if (problem.code === "LINK_EXPIRED") {
     return (
       <Outcome icon={<Timer className="i l" aria-hidden="true" />} title="This link has expired">
-        Nothing was decided with it. Ask the one who sent it for another.
+        No decision was made with it. Ask the person who sent it for a new one.
       </Outcome>
     );
   }
@@ -160,7 +160,7 @@ function Closed({ problem, title }: { problem: ApiProblem; title: string }) {
   }
   return (
     <Outcome icon={<CircleSlash className="i l" aria-hidden="true" />} title="This link does not work">
-      It is not whole, or was made by another server. Ask the one who sent it for another.
+      It is incomplete, or comes from another server. Ask the person who sent it for a new one.
     </Outcome>
   );
 }

@@ -50,7 +50,7 @@ function statusOf(decided: Decided): RunStatus {
 
 function wordsOf(decided: Decided): string {
   if (decided.decision === "timed_out") return "nobody decided in time";
-  if (!decided.decision) return "decided, in words that this server cannot read";
+  if (!decided.decision) return "decided, but this server cannot read the answer";
   return `${decided.by || "somebody"} ${decided.decision}`;
 }
 
@@ -86,7 +86,7 @@ export function DecidedDetail({ decided }: { decided: Decided }) {
       <p className="t2" role="status">
         {decided.decision === "timed_out" ? (
           <>
-            Nobody decided in time: it ended <Ago at={Date.parse(decided.decided_at)} />.
+            Nobody decided in time. It timed out <Ago at={Date.parse(decided.decided_at)} />.
           </>
         ) : (
           <>

@@ -31,7 +31,8 @@ export function DueNote({ at, kind }: { at: string | null | undefined; kind: str
 }
 
 function consequence(kind: string | undefined): string {
-  if (kind === "graph") return "the run leaves the node by timeout, or fails if nothing is drawn there.";
-  if (kind === "machine") return "the machine takes its time-out transition, or the run fails.";
-  return "the workflow gets a time-out in place of an answer; unless it catches that, the run fails.";
+  if (kind === "graph") return "the run takes the timeout branch of the node, or fails if there is none.";
+  if (kind === "machine")
+    return "the machine takes its timeout transition, or the run fails if there is none.";
+  return "the workflow receives a timeout, and fails unless it handles it.";
 }

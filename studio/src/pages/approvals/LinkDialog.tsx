@@ -33,13 +33,13 @@ export function LinkDialog(props: { approval: Approval; assignees: string[]; clo
   return (
     <Dialog label={`Link for ${titleOf(approval)}`} className="rdlg small" close={close}>
       <div className="shead">
-        <h2>A link to decide this</h2>
+        <h2>Approval link</h2>
       </div>
       {made ? (
         <div className="rbody apform">
           <p className="t2">
             Send it to <b>{made.assignee}</b> only. It works once, until{" "}
-            <Ago at={Date.parse(made.expires_at)} />, and is shown this once.
+            <Ago at={Date.parse(made.expires_at)} />, and is shown only once.
           </p>
           <div className="keyline">
             <code className="breakall">{address}</code>
@@ -53,9 +53,11 @@ export function LinkDialog(props: { approval: Approval; assignees: string[]; clo
         </div>
       ) : (
         <form className="rbody apform" onSubmit={create}>
-          <p className="t2">Who has the link decides without signing in, in the name that you give here.</p>
+          <p className="t2">
+            Anyone with the link can decide without signing in, under the name that you enter here.
+          </p>
           <div className="field">
-            <label htmlFor={id}>For whom</label>
+            <label htmlFor={id}>Recipient</label>
             <input
               id={id}
               className="input"
@@ -71,7 +73,7 @@ export function LinkDialog(props: { approval: Approval; assignees: string[]; clo
           )}
           <div className="row apbtns">
             <button type="submit" className="btn primary">
-              Make link
+              Create link
             </button>
             <button type="button" className="btn" onClick={close}>
               Close

@@ -38,11 +38,11 @@ export function ReassignDialog(props: { approval: Approval; assignees: string[];
       </div>
       <form className="rbody apform" onSubmit={reassign}>
         <p className="t2">
-          Only those named here may decide. Votes that were given stay. Empty: anybody may.
+          Only these people may decide. Votes already given are kept. Leave empty to let anyone decide.
         </p>
         <div className="field">
           <label htmlFor={`${id}-names`}>
-            Assignees <span className="t3">names, or role:NAME, with commas between</span>
+            Assignees <span className="t3">names or role:NAME, separated by commas</span>
           </label>
           <input
             id={`${id}-names`}
@@ -54,7 +54,7 @@ export function ReassignDialog(props: { approval: Approval; assignees: string[];
         </div>
         <div className="field">
           <label htmlFor={`${id}-reason`}>
-            Reason <span className="t3">optional, kept in the log</span>
+            Reason <span className="t3">optional, recorded in the log</span>
           </label>
           <input
             id={`${id}-reason`}

@@ -35,7 +35,7 @@ export function Votes(props: {
         <span className="vote">
           <Glyph status="pending" size={14} />
           {props.yours && props.required > 1 ? (
-            `yours is number ${props.approvedBy.length + 1} of ${props.required}`
+            `your vote is ${props.approvedBy.length + 1} of ${props.required}`
           ) : (
             <span>
               {missing === 1 ? (props.required > 1 ? "one more" : "one") : `${missing} more`}

@@ -37,10 +37,10 @@ export function CollectionForm({ close }: { close: () => void }) {
           value={key}
           set={setKey}
           placeholder="email"
-          help="A field that no two records share."
+          help="A field whose value is unique to each record."
           mono
         />
-        <TextField label="Found by" value={find} set={setFind} placeholder="city, plan" mono />
+        <TextField label="Indexed fields" value={find} set={setFind} placeholder="city, plan" mono />
         <JsonField label="JSON Schema" json={schema} rows={9} />
         {problem && (
           <p className="errline" role="alert">

@@ -103,9 +103,9 @@ export function CollectionPage() {
           {records.data && !rows.length && (
             <EmptyState
               icon={<Table2 className="i l" aria-hidden="true" />}
-              title={where ? "No record is like that" : "No records yet"}
+              title={where ? "No record matches" : "No records yet"}
             >
-              {where ? "Find by another value, or show all." : "Steps and nodes create them, or you do."}
+              {where ? "Search for another value, or show all." : "Steps, nodes and people create records."}
             </EmptyState>
           )}
         </div>

@@ -51,7 +51,8 @@ export function CollectionsPage() {
                     Records
                   </th>
                   <th scope="col" className="hide-s">
-                    Found by
+                    {" "}
+                    Indexed fields{" "}
                   </th>
                   <th scope="col" className="hide-s">
                     Definition
@@ -102,11 +103,11 @@ export function CollectionsPage() {
           {collections.data && !rows.length && (
             <EmptyState
               icon={<Table2 className="i l" aria-hidden="true" />}
-              title="No records yet"
+              title="No collections yet"
               action={<Command text="stepwell records define customers --key email" />}
             >
-              A collection has records of one JSON Schema. Steps and nodes create, find and change them, each
-              change once.
+              A collection holds records of one JSON Schema. Steps and nodes create, find and change them,
+              each change exactly once.
             </EmptyState>
           )}
         </div>
@@ -117,7 +118,7 @@ export function CollectionsPage() {
           title={`Delete ${removing.name}?`}
           lead={
             removing.records
-              ? `Its ${removing.records.toLocaleString("en")} records are deleted with it, for good.`
+              ? `Its ${removing.records.toLocaleString("en")} records are deleted with it. This cannot be undone.`
               : "It has no records."
           }
           close={() => setRemoving(null)}

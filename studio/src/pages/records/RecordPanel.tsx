@@ -109,7 +109,7 @@ function RecordForm({ collection, record, choose, close }: PanelProps & { record
             <dd className="mono cutany">{record.id}</dd>
             <dt>Version</dt>
             <dd>{record.version}</dd>
-            <dt>Made</dt>
+            <dt>Created</dt>
             <dd>
               <Ago at={Date.parse(record.created_at)} />
             </dd>
@@ -121,7 +121,7 @@ function RecordForm({ collection, record, choose, close }: PanelProps & { record
         )}
         {outdated && (
           <p className="note2 t2" role="status">
-            Somebody changed it: version {record.version}.{" "}
+            Someone else changed this record: version {record.version}.{" "}
             <button
               type="button"
               className="linkbtn link"
@@ -132,7 +132,8 @@ function RecordForm({ collection, record, choose, close }: PanelProps & { record
                 setProblem("");
               }}
             >
-              Show it
+              {" "}
+              Show the change{" "}
             </button>
           </p>
         )}
@@ -157,7 +158,7 @@ function RecordForm({ collection, record, choose, close }: PanelProps & { record
       {removing && (
         <FormDialog
           title="Delete this record?"
-          lead="It is gone for good. Runs that have read it keep what they read."
+          lead="This cannot be undone. Runs that have read it keep the values they read."
           close={() => setRemoving(false)}
           keep="Keep it"
           word="Delete record"

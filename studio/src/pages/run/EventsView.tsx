@@ -165,7 +165,6 @@ export function EventsView({ at }: { at: RunAt }) {
             : "No event matches"}
           {shown.length === past.length ? "" : `, of ${past.length} events`}
         </span>
-        <span className="hide-s">{items.length} rows in the page, the rest is drawn as you scroll</span>
       </div>
     </>
   );

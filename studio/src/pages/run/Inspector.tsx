@@ -130,8 +130,8 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
             <div className="note">
               <RotateCcw className="i s" aria-hidden="true" />
               <span>
-                <b>From history.</b> It ran once, before the worker was lost. The next owner read the recorded
-                result and did not run it again.
+                <b>From history.</b> This step ran once, before its worker was lost. The next worker read the
+                recorded result and did not run it again.
               </span>
             </div>
           </div>
@@ -142,7 +142,7 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
             <dl className="facts">
               {attempt.start > attempt.due && (
                 <>
-                  <dt>{attempt.number > 1 ? "Before it" : "Queued"}</dt>
+                  <dt>{attempt.number > 1 ? "Before this attempt" : "Queued"}</dt>
                   <dd>
                     {attempt.number > 1 ? "waited " : ""}
                     {duration(attempt.start - attempt.due)}
@@ -151,7 +151,7 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
               )}
               <dt>{row.kind === "wait" || row.kind === "timer" ? "Waited" : "Executing"}</dt>
               <dd>{duration((over ? (attempt.end ?? at.now) : at.now) - attempt.start)}</dd>
-              <dt>Began</dt>
+              <dt>Started</dt>
               <dd title={absolute(attempt.start, zone)}>{clock(attempt.start, zone, true)}</dd>
               {worker && (
                 <>
@@ -185,7 +185,7 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
               )}
               {row.retryAt !== null && status === "retrying" && (
                 <>
-                  <dt>Next try</dt>
+                  <dt>Next attempt</dt>
                   <dd>in {duration(Math.max(row.retryAt - at.now, 0))}</dd>
                 </>
               )}
@@ -455,7 +455,7 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
     return (
       <div className="sec">
         <p className="t2">
-          Waits for the signal <code>{row.name}</code>.
+          Waiting for the signal <code>{row.name}</code>.
         </p>
         <SchemaForm
           schema={data.form}
@@ -476,7 +476,7 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
   const ends = definition?.ends ?? [];
   return (
     <>
-      <p className="sec nb t2">Waits for one of these.</p>
+      <p className="sec nb t2">Waiting for one of these triggers.</p>
       {choices.map((choice) => {
         const open = opened === choice.name;
         return (
@@ -511,7 +511,7 @@ function Answer({ at, row }: { at: RunAt; row: Row }) {
                     </button>
                     {targetOf(choice.name) && (
                       <span className="t3 xs">
-                        Then it is at <code>{targetOf(choice.name)}</code>
+                        Then the run is at <code>{targetOf(choice.name)}</code>
                       </span>
                     )}
                   </div>

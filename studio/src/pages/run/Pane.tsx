@@ -28,7 +28,7 @@ export class Pane extends Component<{ children: ReactNode }, { broken: Error | n
           </>
         }
       >
-        The rest of the page is fine and the run goes on. {broken.message}
+        The rest of the page works, and the run is not affected. {broken.message}
       </EmptyState>
     );
   }

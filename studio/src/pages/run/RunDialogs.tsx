@@ -60,7 +60,7 @@ export function RunDialog(props: { at: RunAt; action: ActionName; close: () => v
         <ReasonDialog
           {...shared}
           title="Hold this run?"
-          lead="It begins nothing new until somebody releases it. Steps that run now finish."
+          lead="It starts nothing new until someone releases it. Steps that run now finish."
           keep="Let it run"
           word="Hold the run"
           act={(actions, reason) => actions.hold(reason)}
@@ -71,7 +71,7 @@ export function RunDialog(props: { at: RunAt; action: ActionName; close: () => v
         <ReasonDialog
           {...shared}
           title="End this run by force?"
-          lead="It ends at once, and none of its code runs again, not even its cleanup. Cancel lets it clean up."
+          lead="It ends at once, without its cleanup. Cancel ends it with its cleanup."
           keep="Keep it"
           word="End the run by force"
           danger
@@ -124,7 +124,7 @@ function RerunDialog({ at, close }: DialogProps) {
       act={async () => opened(await actions.rerun(json.value, chosen === at.run.version ? "" : chosen))}
       aside={<CopyButton text={`stepwell runs rerun ${at.run.id}`} label="Copy as command" />}
     >
-      <JsonField label="Input" note="as recorded; change it if you like" json={json} />
+      <JsonField label="Input" note="as recorded; edit it if needed" json={json} />
       {versions.length > 1 && (
         <div className="field">
           <label htmlFor={id}>Version</label>
@@ -281,7 +281,7 @@ function ForkForm(props: DialogProps & { point: number; machine: boolean; start:
     >
       <JsonField
         label={props.machine ? "State" : "Results of the steps so far"}
-        note="change what you like"
+        note="edit what you need"
         json={json}
         rows={11}
       />
@@ -386,7 +386,7 @@ function SkipDialog({ at, close }: DialogProps) {
       title={`Skip ${name}`}
       lead={`The run continues as if ${name} had returned this output. It is not run; nothing before it runs again.`}
       close={close}
-      keep="Leave it"
+      keep="Keep it failed"
       word={`Skip ${name}`}
       busy={actions.busy}
       ready={!json.problem}
@@ -408,9 +408,9 @@ function CompensateDialog({ at, close }: DialogProps) {
   return (
     <FormDialog
       title="Compensate this run?"
-      lead={`Undoes the completed steps that say how to undo them, the last one first: ${done.length} steps have completed. The run stays failed.`}
+      lead={`Runs the compensations of the completed steps, the last one first. Completed steps: ${done.length}. The run stays failed.`}
       close={close}
-      keep="Leave it"
+      keep="Not now"
       word="Compensate"
       busy={actions.busy}
       problem={actions.problem}
@@ -427,7 +427,7 @@ function DeleteDialog({ at, close }: DialogProps) {
   return (
     <FormDialog
       title="Delete this run?"
-      lead="Its log, documents and the runs below it are gone for good."
+      lead="Its log, its documents and its child runs are deleted. This cannot be undone."
       close={close}
       keep="Keep it"
       word="Delete the run"

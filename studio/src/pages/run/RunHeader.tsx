@@ -88,7 +88,9 @@ export function RunHeader({ at, why }: { at: RunAt; why: string }) {
       {at.live && held && (
         <div className="banner st-suspended" role="status">
           <Hand className="i" aria-hidden="true" />
-          <span className="grow">{why ? sentence(why) : "The run is held: it begins nothing new."}</span>
+          <span className="grow">
+            {why ? sentence(why) : "The run is held: it starts nothing new until it is released."}
+          </span>
         </div>
       )}
       {dialog && <RunDialog at={at} action={dialog} close={() => setDialog("")} />}
@@ -124,7 +126,7 @@ function PastMeta({ at }: { at: RunAt }) {
         </span>
       )}
       <span className="hide-s">
-        actions on the live run are back with <b>L</b>
+        press <b>L</b> to return to the live run
       </span>
     </p>
   );
@@ -212,7 +214,7 @@ function Meta({ at }: { at: RunAt }) {
       )}
       {history > 0 && (
         <span className="hide-s">
-          <b>{history}</b> steps came from history, none ran twice
+          <b>{history}</b> {history === 1 ? "step" : "steps"} came from history, none ran twice
         </span>
       )}
       {failed && at.live && (

@@ -50,7 +50,7 @@ export function StateView({ at }: { at: RunAt }) {
             ))}
           </ul>
         ) : (
-          <p className="t3">Nothing.</p>
+          <p className="t3">No changes.</p>
         )}
       </section>
     </div>

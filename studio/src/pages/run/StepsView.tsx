@@ -210,7 +210,7 @@ function StepRow(props: {
           {row.depth === 0 ? `${took} ${row.status === "pending" ? "queued" : "active"}` : row.note || took}
         </span>
       </div>
-      <div className="tl" role="gridcell" aria-label={took || "not begun"}>
+      <div className="tl" role="gridcell" aria-label={took || "not started"}>
         {props.gaps.map((gap) => (
           <i
             className="idlegap"

@@ -12,10 +12,10 @@ const VERBS: { verb: BulkVerb; word: string; icon: ReactNode }[] = [
 ];
 const WORD = Object.fromEntries(VERBS.map((each) => [each.verb, each.word])) as Record<BulkVerb, string>;
 const CONSEQUENCE: Record<BulkVerb, (count: string) => string> = {
-  retry: (count) => `${count} continue where they stopped. What is done is not done again.`,
+  retry: (count) => `${count} continue where they stopped. Completed steps do not run again.`,
   cancel: (count) => `${count} clean up and end. Steps that run now finish; nothing after them starts.`,
   delete: (count) =>
-    `${count} with their logs and documents are gone for good. Runs that have not ended stay.`,
+    `${count} are deleted with their logs and documents. This cannot be undone. Runs that have not ended stay.`,
 };
 
 /** What can be done with many runs. Each verb carries its own count and says its consequence. */

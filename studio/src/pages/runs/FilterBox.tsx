@@ -57,7 +57,7 @@ export function FilterBox(props: { filters: RunFilters; change: (filters: RunFil
           aria-label="Filter runs"
           aria-invalid={problem ? true : undefined}
           aria-describedby={problem ? `${id}-problem` : undefined}
-          placeholder="status: workflow: since: tag: error: or the beginning of an id or key"
+          placeholder="status: workflow: since: tag: error: or the start of an id or key"
           autoComplete="off"
           list={`${id}-list`}
           data-filter

@@ -24,7 +24,7 @@ export function Histogram(props: { filters: RunFilters; change: (filters: RunFil
   const width = (buckets[1]?.start ?? 0) - (buckets[0]?.start ?? 0);
   const words = brush
     ? `${label(buckets[brush.first]?.start ?? 0, zone)} to ${label((buckets[brush.last]?.start ?? 0) + width, zone)}`
-    : "no range chosen";
+    : "no range selected";
   const choose = (wanted: Brush) => {
     const first = buckets[wanted.first]?.start ?? 0;
     const last = (buckets[wanted.last]?.start ?? 0) + width;
@@ -108,8 +108,8 @@ export function Histogram(props: { filters: RunFilters; change: (filters: RunFil
         <button
           type="button"
           className="iconbtn sm htwin"
-          aria-label="Show the numbers as a table"
-          title="Show the numbers as a table"
+          aria-label="Show as a table"
+          title="Show as a table"
           aria-expanded={table}
           onClick={() => setTable(!table)}
         >

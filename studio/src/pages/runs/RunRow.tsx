@@ -43,20 +43,22 @@ export const RunRow = memo(function RunRow(props: {
         <StatusWord status={run.status} />
       </td>
       <td className="c-run">
-        <Link
-          to="/runs/$id"
-          params={{ id: run.id }}
-          className="med rowlink"
-          title={run.key}
-          aria-label={run.key || undefined}
-        >
-          {run.key ? shortKey(run.key) : run.id.slice(-8)}
-        </Link>{" "}
-        {run.key && <span className="mono xxs t3 idshort">{run.id.slice(-4)}</span>}
-        {run.test && <span className="tag test">TEST</span>}
+        <div className="runkey">
+          <Link
+            to="/runs/$id"
+            params={{ id: run.id }}
+            className="med rowlink"
+            title={run.key || undefined}
+            aria-label={run.key || undefined}
+          >
+            {run.key ? <Key text={run.key} /> : run.id.slice(-8)}
+          </Link>
+          {run.key && <span className="mono xxs t3 idshort">{run.id.slice(-4)}</span>}
+          {run.test && <span className="tag test">TEST</span>}
+        </div>
       </td>
       {shows("workflow", true) && (
-        <td className="c-wf">
+        <td className="c-wf clip" title={run.workflow}>
           <span className="mono xs">{run.workflow}</span>{" "}
           <span className="t3 xs">{version(run.version)}</span>
         </td>
@@ -117,11 +119,17 @@ export const RunRow = memo(function RunRow(props: {
   );
 });
 
-const KEY_MAX = 32; // characters
+const KEY_END = 10; // characters
 
-/** A key with its middle left out: those that triggers make are long, and differ at their ends. */
-export function shortKey(key: string): string {
-  return key.length > KEY_MAX ? `${key.slice(0, KEY_MAX / 2 - 1)}…${key.slice(-KEY_MAX / 2)}` : key;
+/** A key that does not fit loses its middle: keys that triggers make are long, and differ at their ends. */
+function Key({ text }: { text: string }) {
+  const end = text.length > 2 * KEY_END ? text.length - KEY_END : text.length;
+  return (
+    <>
+      <span className="clip">{text.slice(0, end)}</span>
+      <span>{text.slice(end)}</span>
+    </>
+  );
 }
 
 /** "v3" for a number; a graph's hash is cut short. */

@@ -112,7 +112,7 @@ function StaleBanner() {
       <Unplug className="i" aria-hidden="true" />
       <span className="grow">
         The server does not answer. These rows are{" "}
-        <b>{duration(Math.floor(Math.max(now - since, 0) / 1000) * 1000)} old</b>. New ones come by themselves
+        <b>{duration(Math.floor(Math.max(now - since, 0) / 1000) * 1000)} old</b>. The list updates by itself
         once it is back; nothing is missed.
       </span>
       <button type="button" className="btn sm" onClick={() => live.retry()}>
@@ -178,7 +178,7 @@ function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) 
         </>
       }
     >
-      Runs appear here the moment they are accepted, whoever starts them.
+      Runs appear here as soon as they are accepted, no matter how they are started.
     </EmptyState>
   );
 }

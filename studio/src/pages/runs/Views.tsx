@@ -65,8 +65,8 @@ export function Views({ filters, choose }: { filters: RunFilters; choose: (filte
       {own.some(is) && (
         <button
           type="button"
-          aria-label={`Forget the view ${own.find(is)?.name}`}
-          title="Forget this view"
+          aria-label={`Delete the view ${own.find(is)?.name}`}
+          title="Delete this view"
           onClick={() => write(own.filter((view) => !is(view)))}
         >
           <X className="i s" aria-hidden="true" />
@@ -96,12 +96,12 @@ function NameDialog(props: { taken: string[]; close: () => void; save: (name: st
   return (
     <FormDialog
       title="Save this view"
-      lead="The filters of this page under a name, in this browser. The address has them too: share that."
+      lead="Saves the current filters under a name, in this browser. To share them, copy the address of this page."
       close={props.close}
       keep="Close"
       word="Save view"
       ready={name.trim() !== "" && !known}
-      problem={known ? `There is a view ${name.trim()} already.` : ""}
+      problem={known ? `A view named ${name.trim()} already exists.` : ""}
       act={() => {
         props.save(name.trim());
         props.close();

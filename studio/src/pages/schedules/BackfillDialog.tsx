@@ -15,14 +15,14 @@ export function BackfillDialog(props: { schedule: Schemas["ScheduleView"]; close
     setProblem("");
     setTold("");
     if (!since || !until) {
-      setProblem("Give both times.");
+      setProblem("Enter both times.");
       return;
     }
     try {
       const body = { since: new Date(since).toISOString(), until: new Date(until).toISOString() } as never;
       const path = { name: schedule.name };
       const done = await ask(api.POST("/api/v1/schedules/{name}/backfill", { params: { path }, body }));
-      setTold(`${done.started} of ${done.slots} slots started a run. The others had one.`);
+      setTold(`${done.started} of ${done.slots} slots started a run. The others already had one.`);
     } catch (error) {
       setProblem((error as Error).message);
     }
@@ -39,7 +39,7 @@ export function BackfillDialog(props: { schedule: Schemas["ScheduleView"]; close
         </h2>
       </div>
       <form className="rbody apform" onSubmit={fill} noValidate>
-        <p className="t2">Starts the runs of past times, at most 1,000. Times that have a run keep it.</p>
+        <p className="t2">Starts a run for each slot of this range that has none, at most 1,000.</p>
         {fields.map(([label, value, set]) => (
           <div className="field" key={label}>
             <label htmlFor={`${id}-${label}`}>{label}</label>

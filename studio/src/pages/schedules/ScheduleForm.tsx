@@ -7,14 +7,14 @@ import { ChoiceField } from "../../components/Field";
 import { duration, instant } from "../../domain/time";
 
 const OVERLAP = [
-  ["queue", "wait for it"],
-  ["skip", "skip this one"],
-  ["allow", "run both"],
+  ["queue", "Wait for the previous run"],
+  ["skip", "Skip this run"],
+  ["allow", "Run both"],
 ] as const;
 const MISSED = [
-  ["one", "run once"],
-  ["skip", "skip them"],
-  ["all", "run all (100)"],
+  ["one", "Run once"],
+  ["skip", "Skip them"],
+  ["all", "Run all, at most 100"],
 ] as const;
 const TYPING = 300; // milliseconds without a key before the times are asked for
 
@@ -55,7 +55,7 @@ export function ScheduleForm({ close }: { close: () => void }) {
     try {
       if (input.trim()) body.input = JSON.parse(input);
     } catch {
-      setProblem("The input is not JSON: put text in double quotes.");
+      setProblem("The input is not valid JSON. Put text in double quotes.");
       return;
     }
     try {
@@ -114,7 +114,7 @@ export function ScheduleForm({ close }: { close: () => void }) {
           <span className={preview.isError ? "errline" : "help"} id={`${id}-words`} role="status">
             {preview.isError ? preview.error.message : (preview.data?.words ?? "")}
           </span>
-          <span className="help">Five fields of cron, or an interval: every 15m</span>
+          <span className="help">Cron with five fields, or an interval: every 15m</span>
         </div>
         <div className="field">
           <label htmlFor={`${id}-zone`}>Time zone</label>
@@ -132,8 +132,8 @@ export function ScheduleForm({ close }: { close: () => void }) {
           </datalist>
         </div>
         <div className="row g3">
-          <ChoiceField label="If the last still runs" value={overlap} set={setOverlap} of={OVERLAP} />
-          <ChoiceField label="If it was down" value={missed} set={setMissed} of={MISSED} />
+          <ChoiceField label="Overlap" value={overlap} set={setOverlap} of={OVERLAP} />
+          <ChoiceField label="Missed slots" value={missed} set={setMissed} of={MISSED} />
         </div>
         <div className="field">
           <label htmlFor={`${id}-input`}>

@@ -16,8 +16,8 @@ import { ScheduleForm } from "./ScheduleForm";
 type Schedule = Schemas["ScheduleView"];
 
 const WHY: Record<string, string> = {
-  overlap: "the last run had not ended",
-  missed: "no worker was there",
+  overlap: "the previous run had not ended",
+  missed: "no worker was running",
   disabled: "the workflow is disabled",
   no_workflow: "the workflow has no definition",
 };
@@ -119,10 +119,10 @@ export function SchedulesPage() {
           {schedules.data && !rows.length && (
             <EmptyState
               icon={<CalendarClock className="i l" aria-hidden="true" />}
-              title="Nothing starts by time yet"
+              title="No schedules yet"
               action={<Command text="stepwell schedules create nightly WORKFLOW --cron '0 2 * * *'" />}
             >
-              A schedule starts a workflow by cron in a time zone, or by an interval.
+              A schedule starts a workflow by cron in a time zone, or at an interval.
             </EmptyState>
           )}
         </div>
@@ -131,7 +131,7 @@ export function SchedulesPage() {
       {pausing && (
         <FormDialog
           title={`Pause ${on.length} schedules?`}
-          lead="None of them starts a run until somebody turns it on again. Runs that they started go on."
+          lead="They start no runs until they are turned on again. Runs that they started continue."
           close={() => setPausing(false)}
           keep="Keep them on"
           word={`Pause ${on.length} schedules`}
@@ -146,7 +146,7 @@ export function SchedulesPage() {
       {removing && (
         <FormDialog
           title={`Delete ${removing.name}?`}
-          lead="It starts no more runs. Runs that it started go on."
+          lead="It starts no more runs. Runs that it started continue."
           close={() => setRemoving(null)}
           keep="Keep it"
           word="Delete schedule"
@@ -248,7 +248,7 @@ function Next({ row }: { row: Schedule }) {
   const zone = useZoneName();
   const at = instant(row.next_at);
   if (row.paused) return <>{row.paused_by ? `paused by ${row.paused_by}` : "paused"}</>;
-  if (at === null) return <>never</>;
+  if (at === null) return <>none</>;
   return (
     <time dateTime={row.next_at ?? ""} title={absolute(at, zone)}>
       {ago(at, now, zone)}
@@ -266,7 +266,7 @@ function Last({ row }: { row: Schedule }) {
   return (
     <div className="stack2">
       {at === null || !row.last_run ? (
-        <span className="t3 nowrap">never ran</span>
+        <span className="t3 nowrap">not run yet</span>
       ) : (
         <Link className="link" to="/runs/$id" params={{ id: row.last_run }}>
           {ago(at, now, zone)}

@@ -30,7 +30,11 @@ export function About() {
           <dt>Workspace</dt>
           <dd>{data.workspace}</dd>
           <dt>This process</dt>
-          <dd>{data.works ? `works, ${data.slots} slots` : "serves only; workers run elsewhere"}</dd>
+          <dd>
+            {data.works
+              ? `server and worker with ${data.slots} slots`
+              : "server only; workers run in other processes"}
+          </dd>
           <dt>API</dt>
           <dd>
             <a className="link" href={`${root}/api/v1/openapi.json`}>
@@ -41,7 +45,7 @@ export function About() {
           <dd>Studio loads nothing from other hosts and sends nothing to them.</dd>
         </dl>
       )}
-      <p className="t2">What is wrong with this installation, in a terminal beside the server:</p>
+      <p className="t2">To check this installation, run this where the server runs:</p>
       <p>
         <Command text="stepwell doctor" />
       </p>

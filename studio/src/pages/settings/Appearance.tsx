@@ -16,14 +16,14 @@ export function Appearance() {
       <div className="row">
         <h2>Appearance</h2>
       </div>
-      <p className="t2 measure">Kept in this browser.</p>
+      <p className="t2 measure">Saved in this browser.</p>
       <div className="col appear">
         <Choice
           legend="Theme"
           name="theme"
           value={theme}
           values={["", "light", "dark"]}
-          words={(each) => (each === "" ? "As the system" : words(each))}
+          words={(each) => (each === "" ? "System" : words(each))}
           choose={(each) => choose(each as typeof theme)}
         />
         <Choice
@@ -44,18 +44,18 @@ export function Appearance() {
           }
           choose={(each) => toggle(each === "utc")}
         />
-        <Switch label="No motion" on={still} change={(on) => prefer({ still: on })}>
-          Also where the system does not ask for it.
+        <Switch label="Reduce motion" on={still} change={(on) => prefer({ still: on })}>
+          Even if the system does not ask for it.
         </Switch>
         <Switch
-          label="Shortcuts of a single key"
+          label="Single-key shortcuts"
           on={keys}
           change={(on) => {
             setSingleKeys(on);
             setKeys(on);
           }}
         >
-          Keys with {"Ctrl or ⌘"} always work. Press ? for the list.
+          Shortcuts with {"Ctrl or ⌘"} always work. Press ? for the list.
         </Switch>
       </div>
     </>

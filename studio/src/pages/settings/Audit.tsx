@@ -22,7 +22,7 @@ export function Audit() {
         <h2>Audit</h2>
       </div>
       <p className="t2 measure">
-        Every request that changed something, or tried to. Nothing edits this list.
+        Every request that changed something, or tried to. Entries cannot be edited.
       </p>
       <Refused error={audit.error} />
       {entries.length > 0 && (
@@ -31,10 +31,11 @@ export function Audit() {
             <thead>
               <tr>
                 <th scope="col">When</th>
-                <th scope="col">Who</th>
-                <th scope="col">Did</th>
+                <th scope="col">By</th>
+                <th scope="col">Action</th>
                 <th scope="col" className="hide-s">
-                  Where
+                  {" "}
+                  Path{" "}
                 </th>
                 <th scope="col">Outcome</th>
               </tr>
@@ -68,7 +69,7 @@ export function Audit() {
           </button>
         </p>
       )}
-      {audit.data && !entries.length && <p className="t3">Nothing was changed yet.</p>}
+      {audit.data && !entries.length && <p className="t3">No entries yet.</p>}
     </>
   );
 }

@@ -32,11 +32,11 @@ export function General() {
             <dt>Signed in as</dt>
             <dd>
               <b>{me.data.name}</b>
-              {me.data.local && <span className="t3"> by the launch address of this server</span>}
+              {me.data.local && <span className="t3"> through the launch link of this server</span>}
             </dd>
             <dt>Workspace</dt>
             <dd>{me.data.workspace}</dd>
-            <dt>May</dt>
+            <dt>Scopes</dt>
             <dd>
               <span className="row g1">
                 {me.data.scopes.map((scope) => (

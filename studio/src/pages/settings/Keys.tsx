@@ -46,8 +46,8 @@ export function Keys() {
         </button>
       </div>
       <p className="t2 measure">
-        For programs and the command line, and for people who sign in. A key can do what its scopes say and
-        nothing else.
+        For programs, the command line and people who sign in. A key allows what its scopes name and nothing
+        else.
       </p>
       <Refused error={keys.error ?? error} />
       {made && <NewKey made={made} done={() => setMade(null)} />}
@@ -62,7 +62,8 @@ export function Keys() {
                 </th>
                 <th scope="col">Scopes</th>
                 <th scope="col" className="hide-s">
-                  Made
+                  {" "}
+                  Created{" "}
                 </th>
                 <th scope="col" className="hide-s">
                   Last used
@@ -117,7 +118,7 @@ export function Keys() {
         </div>
       )}
       {keys.data && !list.length && (
-        <p className="t3">No keys yet. Programs need one; this browser was signed in by a link.</p>
+        <p className="t3">No keys yet. Programs need one; this browser is signed in through a link.</p>
       )}
       {making && (
         <KeyDialog
@@ -138,8 +139,8 @@ export function Keys() {
           </div>
           <div className="rbody">
             <p className="t2">
-              Programs and browsers that use it are refused at once, on other servers within a second. It
-              cannot be made valid again.
+              Programs and browsers that use it are refused at once, on other servers within a second. A
+              revoked key cannot be restored.
             </p>
             <div className="row apbtns">
               <button type="button" className="btn danger" onClick={() => void revoke(revoking)}>
@@ -172,8 +173,8 @@ function NewKey({ made, done }: { made: Schemas["KeyCreated"]; done: () => void 
     <section className="card keynew" aria-label="New key">
       <div className="row wrap">
         <Glyph status="completed" />
-        <b>Key “{made.name}” was made.</b>
-        <span className="t2">Copy it now: it is shown this once and stored only as a hash.</span>
+        <b>Key “{made.name}” created.</b>
+        <span className="t2">Copy it now: it is shown only once and stored as a hash.</span>
       </div>
       <div className="keyline">
         <code>{made.secret}</code>
@@ -208,7 +209,7 @@ function KeyDialog(props: { close: () => void; made: (key: Schemas["KeyCreated"]
   const create = async (event: FormEvent) => {
     event.preventDefault();
     if (!name.trim() || !scopes.length) {
-      setProblem(name.trim() ? "Choose what it may do." : "Say who uses it.");
+      setProblem(name.trim() ? "Choose at least one scope." : "Enter a name.");
       return;
     }
     setBusy(true);
@@ -251,7 +252,7 @@ function KeyDialog(props: { close: () => void; made: (key: Schemas["KeyCreated"]
           />
         </div>
         <fieldset className="field">
-          <legend className="label">It may</legend>
+          <legend className="label">Scopes</legend>
           {SCOPES.map(([scope, words]) => (
             <label className="row g1" key={scope}>
               <input

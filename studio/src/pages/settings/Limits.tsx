@@ -8,10 +8,10 @@ import { StartRates } from "./StartRates";
 
 type Kind = Schemas["LimitView"]["kind"];
 const KINDS: [string, string][] = [
-  ["workspace", "the workspace"],
-  ["workflow", "a workflow"],
-  ["queue", "a queue"],
-  ["key", "each limit key"],
+  ["workspace", "Workspace"],
+  ["workflow", "Workflow"],
+  ["queue", "Queue"],
+  ["key", "Limit key"],
 ];
 
 /** How many runs may be active at once, and the largest sizes. */
@@ -37,7 +37,7 @@ export function Limits() {
         <h2>Limits</h2>
       </div>
       <p className="t2 measure">
-        How many runs may be active at once. What is over a limit waits; runs that are active are not stopped.
+        How many runs may be active at once. Runs over a limit wait; runs that are active are not stopped.
       </p>
       <Refused error={limits.error ?? error} />
       <LimitForm put={(body) => change(ask(api.PUT("/api/v1/limits", { body: body as never })))} />
@@ -46,10 +46,11 @@ export function Limits() {
           <table className="table limits">
             <thead>
               <tr>
-                <th scope="col">Of</th>
+                <th scope="col">Scope</th>
                 <th scope="col">Name</th>
                 <th scope="col" className="num">
-                  At once
+                  {" "}
+                  Active runs{" "}
                 </th>
                 <th scope="col" className="hide-s">
                   Set by
@@ -91,7 +92,7 @@ export function Limits() {
         </div>
       )}
       {limits.data && !list.length && (
-        <p className="t3">No limits are set: slots of workers are the only one.</p>
+        <p className="t3">No limits are set. Runs wait only for free slots of workers.</p>
       )}
       <StartRates
         rates={limits.data?.rates ?? []}
@@ -138,8 +139,8 @@ function LimitForm({
   const submitted = async (event: FormEvent) => {
     event.preventDefault();
     const limit = Number(most);
-    if (!/^\d+$/.test(most)) setProblem("At once: a whole number, 0 or more.");
-    else if (kind !== "workspace" && !name.trim()) setProblem("Name what the limit is for.");
+    if (!/^\d+$/.test(most)) setProblem("Active runs must be a whole number, 0 or more.");
+    else if (kind !== "workspace" && !name.trim()) setProblem("Enter the name of what is limited.");
     else {
       setProblem("");
       const named = kind === "workspace" ? "" : name.trim();
@@ -152,7 +153,7 @@ function LimitForm({
   return (
     <form className="row wrap limitform" onSubmit={submitted} noValidate>
       <div className="field">
-        <label htmlFor={`${id}-kind`}>Limit</label>
+        <label htmlFor={`${id}-kind`}>Scope</label>
         <select
           id={`${id}-kind`}
           className="input"
@@ -179,7 +180,7 @@ function LimitForm({
         </div>
       )}
       <div className="field short">
-        <label htmlFor={`${id}-most`}>At once</label>
+        <label htmlFor={`${id}-most`}> Active runs </label>
         <input
           id={`${id}-most`}
           className="input"

@@ -18,7 +18,7 @@ export function Retention() {
       <p className="t2 measure">
         {kept
           ? `Workers remove runs ${duration(kept * 1000)} after their end, with their logs.`
-          : "Ended runs are kept until somebody removes them."}{" "}
+          : "Ended runs are kept until someone removes them."}{" "}
         The setting is <code>keep_ended_seconds</code>, for each worker.
       </p>
       <Refused error={about.error ?? database.error} />
@@ -34,7 +34,8 @@ export function Retention() {
             <dd>{database.data.encoded ? "compressed or encrypted" : "plain JSON"}</dd>
           </dl>
           <p className="t2 measure">
-            Remove old runs at once, or copy the database, where it is. Runs that have not ended stay.
+            To remove old runs now, or to copy the database, run these where it is. Runs that have not ended
+            stay.
           </p>
           <div className="row wrap">
             <Command text="stepwell db prune --older-than 30d" />

@@ -13,7 +13,7 @@ type Secret = Schemas["SecretView"];
 const USES = [
   ["bearer", "Authorization: Bearer …"],
   ["basic", "user:password"],
-  ["header", "a header of its own"],
+  ["header", "custom header"],
 ] as const;
 
 /** Values that steps and nodes use by name. Nobody can read one again, here or elsewhere. */
@@ -43,8 +43,8 @@ export function Secrets() {
         </button>
       </div>
       <p className="t2 measure">
-        Steps and nodes use them by name. A value is sealed when it is set and never shown again; what a run
-        records has it redacted.
+        Steps and nodes use them by name. A value is sealed when it is set and never shown again. In what a
+        run records, it is redacted.
       </p>
       <Refused error={secrets.error ?? error} />
       {list.length > 0 && (
@@ -69,7 +69,7 @@ export function Secrets() {
               {list.map((secret) => (
                 <tr key={secret.name}>
                   <td className="mono med">{secret.name}</td>
-                  <td className="t2">{secret.hosts.join(", ") || "no http node may send it"}</td>
+                  <td className="t2">{secret.hosts.join(", ") || "none"}</td>
                   <td className="t2 hide-s">{secret.use === "header" ? secret.header : secret.use}</td>
                   <td className="t2 hide-s">
                     <Ago at={Date.parse(secret.created_at)} />
@@ -173,10 +173,10 @@ function SecretDialog(props: { secret: Secret | null; close: () => void; done: (
           value={hosts}
           set={setHosts}
           placeholder="api.example.com"
-          help="Where http nodes may send it, separated by commas. Empty: nowhere."
+          help="Hosts to which http nodes may send it, separated by commas. Leave empty to allow none."
           mono
         />
-        <ChoiceField label="http nodes send it as" value={use} set={setUse} of={USES} />
+        <ChoiceField label="Sent as" value={use} set={setUse} of={USES} />
         {use === "header" && <TextField label="Header" value={header} set={setHeader} mono />}
       </div>
     </FormDialog>

@@ -6,8 +6,8 @@ import { duration } from "../../domain/time";
 type Rate = Schemas["RateView"];
 
 const PER = [
-  ["workflow", "each workflow"],
-  ["user", "each user"],
+  ["workflow", "Workflow"],
+  ["user", "User"],
 ] as const;
 
 /** How many runs may be started in a while. Those that the server was given can be replaced, not removed. */
@@ -20,8 +20,8 @@ export function StartRates(props: {
     <>
       <h3 className="h3">Start rates</h3>
       <p className="t2 measure">
-        How many runs may be started in a while, in all workspaces. A start over a rate is refused with the
-        time after which to try again.
+        How many runs each workflow or user may start in a window of time, in all workspaces. A start over a
+        rate is refused, with the time after which to try again.
       </p>
       <RateForm put={props.put} />
       {props.rates.length > 0 && (
@@ -29,11 +29,11 @@ export function StartRates(props: {
           <table className="table rates">
             <thead>
               <tr>
-                <th scope="col">Of</th>
+                <th scope="col">Scope</th>
                 <th scope="col" className="num">
                   Starts
                 </th>
-                <th scope="col">In</th>
+                <th scope="col">Window</th>
                 <th scope="col">Set by</th>
                 <th scope="col" className="num">
                   <span className="sr">Actions</span>
@@ -44,7 +44,7 @@ export function StartRates(props: {
               {props.rates.map((rate) => (
                 <tr key={`${rate.per} ${rate.seconds} ${rate.stored}`}>
                   <td>each {rate.per}</td>
-                  <td className="num">{rate.limit?.toLocaleString("en") ?? "no rate"}</td>
+                  <td className="num">{rate.limit?.toLocaleString("en") ?? "no limit"}</td>
                   <td>{duration(rate.seconds * 1000)}</td>
                   <td className="t2">{rate.stored ? rate.by : "the server's settings"}</td>
                   <td className="num">
@@ -77,16 +77,16 @@ function RateForm({ put }: { put: Parameters<typeof StartRates>[0]["put"] }) {
   const [problem, setProblem] = useState("");
   const submitted = async (event: FormEvent) => {
     event.preventDefault();
-    if (!/^[1-9]\d*$/.test(most)) return setProblem("Starts: a whole number, 1 or more.");
-    if (!(Number(seconds) > 0)) return setProblem("Seconds: a number above 0.");
+    if (!/^[1-9]\d*$/.test(most)) return setProblem("Starts must be a whole number, 1 or more.");
+    if (!(Number(seconds) > 0)) return setProblem("The window must be a number above 0.");
     setProblem("");
     if (await put({ per, limit: Number(most), seconds: Number(seconds) })) setMost("");
   };
   return (
     <form className="row wrap limitform" onSubmit={submitted} noValidate aria-label="Start rate">
-      <ChoiceField label="Rate of" value={per} set={setPer} of={PER} />
+      <ChoiceField label="Scope" value={per} set={setPer} of={PER} />
       <TextField label="Starts" value={most} set={setMost} />
-      <TextField label="In seconds" value={seconds} set={setSeconds} />
+      <TextField label="Window in seconds" value={seconds} set={setSeconds} />
       <button type="submit" className="btn primary">
         Set rate
       </button>

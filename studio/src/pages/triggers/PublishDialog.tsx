@@ -24,7 +24,7 @@ export function PublishDialog({ trigger, close }: { trigger: Schemas["TriggerVie
   return (
     <FormDialog
       title={`Publish ${trigger.event}`}
-      lead="Each trigger of this event starts a run, and runs that wait for it go on."
+      lead="Each trigger of this event starts a run, and runs that wait for it continue."
       close={close}
       keep="Close"
       word="Publish"
@@ -36,7 +36,7 @@ export function PublishDialog({ trigger, close }: { trigger: Schemas["TriggerVie
         label="Key"
         value={key}
         set={setKey}
-        help="Triggers and waits of another key hear nothing."
+        help="Only triggers and waits with this key receive it."
         mono
       />
       <JsonField label="Payload" json={payload} rows={5} />

@@ -7,8 +7,8 @@ import { JsonField, useJson } from "../../components/JsonField";
 import { SidePanel } from "../../components/SidePanel";
 
 const CAUSES = [
-  ["event", "a broadcast event"],
-  ["source", "what a source finds"],
+  ["event", "Broadcast event"],
+  ["source", "Source"],
 ] as const;
 
 /** A new trigger, of an event or of a source. */
@@ -61,17 +61,17 @@ export function TriggerForm({ close }: { close: () => void }) {
           set={setWorkflow}
           of={names.map((each) => [each, each] as const)}
         />
-        <ChoiceField label="A run starts for" value={cause} set={setCause} of={CAUSES} />
+        <ChoiceField label="Type" value={cause} set={setCause} of={CAUSES} />
         {cause === "event" ? (
           <>
             <TextField label="Event" value={event} set={setEvent} placeholder="order.paid" mono />
-            <TextField label="Key" value={key} set={setKey} help="Empty: events of any key." mono />
+            <TextField label="Key" value={key} set={setKey} help="Leave empty for any key." mono />
             <TextField
               label="Condition"
               value={condition}
               set={setCondition}
               placeholder="trigger.payload.amount > 100"
-              help="Empty: each event."
+              help="Leave empty for every event."
               mono
             />
           </>
@@ -82,14 +82,14 @@ export function TriggerForm({ close }: { close: () => void }) {
               value={source}
               set={setSource}
               placeholder="inbox"
-              help="A type that a program brings with @source."
+              help="A source that a program declares with @source."
               mono
             />
             <JsonField label="Configuration" json={config} rows={4} />
-            <TextField label="Every" value={every} set={setEvery} placeholder="1m" mono />
+            <TextField label="Check every" value={every} set={setEvery} placeholder="1m" mono />
           </>
         )}
-        <JsonField label="Input" note="texts may name {{trigger.payload.order}}" json={input} rows={3} />
+        <JsonField label="Input" note="text may use {{trigger.payload.order}}" json={input} rows={3} />
         {problem && (
           <p className="errline" role="alert">
             {problem}

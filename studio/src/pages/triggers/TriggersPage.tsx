@@ -56,13 +56,14 @@ export function TriggersPage() {
               <thead>
                 <tr>
                   <th scope="col">Trigger</th>
-                  <th scope="col">Starts a run</th>
-                  <th scope="col">State</th>
+                  <th scope="col">Event or source</th>
+                  <th scope="col">Status</th>
                   <th scope="col" className="hide-s">
                     Next
                   </th>
                   <th scope="col" className="hide-s">
-                    Made
+                    {" "}
+                    Created{" "}
                   </th>
                   <th scope="col" className="num">
                     <span className="sr">Actions</span>
@@ -89,11 +90,11 @@ export function TriggersPage() {
           {triggers.data && !rows.length && (
             <EmptyState
               icon={<RadioTower className="i l" aria-hidden="true" />}
-              title="No event starts anything yet"
+              title="No triggers yet"
               action={<Command text="stepwell triggers create NAME WORKFLOW --event order.paid" />}
             >
-              A trigger starts a workflow for each broadcast event of a name, or for what a source of a
-              program finds.
+              A trigger starts a workflow for each broadcast event of a name, or for each event that a source
+              finds.
             </EmptyState>
           )}
         </div>
@@ -105,8 +106,8 @@ export function TriggersPage() {
           title={`Delete ${removing.name}?`}
           lead={
             removing.origin
-              ? `${removing.origin} declares it, so it comes back with the next engine that has this workflow. Pause it instead.`
-              : "It starts no more runs. Runs that it started go on."
+              ? `${removing.origin} declares it, so the next engine with this workflow creates it again. Pause it instead.`
+              : "It starts no more runs. Runs that it started continue."
           }
           close={() => setRemoving(null)}
           keep="Keep it"
@@ -147,7 +148,7 @@ function Row(props: { row: Trigger; set: (on: boolean) => void; publish: () => v
         <State row={row} />
       </td>
       <td className="t2 hide-s">
-        {row.event ? "with the next event" : row.next_at ? <Ago at={Date.parse(row.next_at)} /> : ""}
+        {row.event ? "at the next event" : row.next_at ? <Ago at={Date.parse(row.next_at)} /> : ""}
       </td>
       <td className="t2 hide-s">
         <div className="stack2">
@@ -199,13 +200,13 @@ function Cause({ row }: { row: Trigger }) {
   return (
     <div className={row.paused ? "stack2 t3" : "stack2"}>
       <span>
-        {row.event ? "at event " : "by source "}
+        {row.event ? "event " : "source "}
         <span className="mono">{row.event || row.source}</span>
-        {row.every !== null && `, asked every ${duration(row.every * 1000)}`}
+        {row.every !== null && `, checked every ${duration(row.every * 1000)}`}
       </span>
       {row.key && (
         <span className="xxs t3">
-          only key <span className="mono">{row.key}</span>
+          key <span className="mono">{row.key}</span>
         </span>
       )}
       {row.condition && (
@@ -220,7 +221,7 @@ function Cause({ row }: { row: Trigger }) {
 function Tag({ row }: { row: Trigger }) {
   if (row.paused) return <span className="tag">paused</span>;
   if (row.failures) return <span className="tag st st-failed">failing</span>;
-  return <span className="tag st st-completed">open</span>;
+  return <span className="tag st st-completed">OK</span>;
 }
 
 /** What it did last, and what went wrong. */

@@ -6,18 +6,19 @@ import { secretsQuery, workflowsQuery } from "../../api/queries";
 import { ChoiceField, TextField } from "../../components/Field";
 
 const TARGETS = [
-  ["workflow", "starts a workflow"],
-  ["event", "publishes an event"],
+  ["workflow", "Start a workflow"],
+  ["event", "Publish an event"],
 ] as const;
 const SCHEMES = [
   ["standard", "Standard Webhooks signature"],
   ["hmac", "HMAC-SHA256 of the body"],
-  ["bearer", "bearer token"],
-  ["none", "nothing but the address"],
+  ["bearer", "Bearer token"],
+  ["basic", "Basic authentication"],
+  ["none", "None"],
 ] as const;
 const REPLIES = [
-  ["accepted", "202 at once"],
-  ["result", "the run's result"],
+  ["accepted", "202, at once"],
+  ["result", "Result of the run"],
 ] as const;
 
 /** A new webhook. Its address exists once it is created. */
@@ -68,7 +69,7 @@ export function WebhookForm({ close }: { close: () => void }) {
       </div>
       <form className="sec col" onSubmit={create} noValidate>
         <TextField label="Name" value={name} set={setName} placeholder="refunds" mono />
-        <ChoiceField label="A request" value={target} set={setTarget} of={TARGETS} />
+        <ChoiceField label="Action" value={target} set={setTarget} of={TARGETS} />
         {target === "workflow" ? (
           <>
             <ChoiceField
@@ -77,22 +78,22 @@ export function WebhookForm({ close }: { close: () => void }) {
               set={setWorkflow}
               of={names.map((each) => [each, each] as const)}
             />
-            <ChoiceField label="The sender gets" value={reply} set={setReply} of={REPLIES} />
+            <ChoiceField label="Response" value={reply} set={setReply} of={REPLIES} />
           </>
         ) : (
           <>
             <TextField label="Event" value={event} set={setEvent} placeholder="order.paid" mono />
             <TextField
-              label="Key of the event"
+              label="Event key"
               value={eventKey}
               set={setEventKey}
               placeholder="{{trigger.body.order}}"
-              help="Runs that wait for this event and key go on."
+              help="Runs that wait for this event and key continue."
               mono
             />
           </>
         )}
-        <ChoiceField label="The sender proves itself by" value={scheme} set={setScheme} of={SCHEMES} />
+        <ChoiceField label="Authentication" value={scheme} set={setScheme} of={SCHEMES} />
         {scheme === "hmac" && <TextField label="Header" value={header} set={setHeader} mono />}
         {scheme !== "none" && (
           <TextField
@@ -100,12 +101,12 @@ export function WebhookForm({ close }: { close: () => void }) {
             value={secret}
             set={setSecret}
             options={(secrets.data?.secrets ?? []).map((each) => each.name)}
-            placeholder="the name of a secret"
-            help="Set its value in Settings, Secrets."
+            placeholder="name of a secret"
+            help="Set its value under Settings, Secrets."
             mono
           />
         )}
-        {scheme === "none" && <p className="help">Anybody who learns the address can start runs.</p>}
+        {scheme === "none" && <p className="help">Anyone who knows the address can use it.</p>}
         {problem && (
           <p className="errline" role="alert">
             {problem}

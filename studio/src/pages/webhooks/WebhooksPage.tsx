@@ -13,10 +13,11 @@ import { WebhookForm } from "./WebhookForm";
 type Webhook = Schemas["WebhookView"];
 
 const PROOFS: Record<string, string> = {
-  standard: "signed, Standard Webhooks",
-  hmac: "signed, HMAC-SHA256",
-  bearer: "bearer token",
-  none: "not checked",
+  standard: "Standard Webhooks signature",
+  hmac: "HMAC-SHA256 of the body",
+  bearer: "Bearer token",
+  basic: "Basic authentication",
+  none: "None",
 };
 
 /** Addresses at which other services start workflows: where, how they prove themselves, and whether they are on. */
@@ -76,10 +77,12 @@ export function WebhooksPage() {
                   <th scope="col">Webhook</th>
                   <th scope="col">Address</th>
                   <th scope="col" className="hide-s">
-                    The sender is
+                    {" "}
+                    Authentication{" "}
                   </th>
                   <th scope="col" className="hide-s">
-                    Answer
+                    {" "}
+                    Response{" "}
                   </th>
                   <th scope="col" className="num">
                     <span className="sr">Actions</span>
@@ -105,7 +108,7 @@ export function WebhooksPage() {
           {webhooks.data && !rows.length && (
             <EmptyState
               icon={<WebhookIcon className="i l" aria-hidden="true" />}
-              title="No other service starts anything yet"
+              title="No webhooks yet"
               action={<Command text="stepwell webhooks create NAME WORKFLOW --secret SECRET" />}
             >
               A webhook is an address at which another service starts a workflow, or publishes an event.
@@ -117,7 +120,7 @@ export function WebhooksPage() {
       {removing && (
         <FormDialog
           title={`Delete ${removing.name}?`}
-          lead="Its address no longer works and never comes back. Runs that it started go on."
+          lead="Its address stops working and cannot be restored. Runs that it started continue."
           close={() => setRemoving(null)}
           keep="Keep it"
           word="Delete webhook"
@@ -165,7 +168,7 @@ function Row({ row, set, remove }: { row: Webhook; set: (on: boolean) => void; r
           )}
         </div>
       </td>
-      <td className="t2 hide-s">{row.reply === "result" ? "the run's result" : "202 at once"}</td>
+      <td className="t2 hide-s">{row.reply === "result" ? "Result of the run" : "202, at once"}</td>
       <td className="num">
         <button
           type="button"

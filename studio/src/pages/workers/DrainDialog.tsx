@@ -35,10 +35,10 @@ export function DrainDialog(props: { worker: Schemas["WorkerView"]; last: boolea
       </div>
       <form className="rbody apform" onSubmit={drain}>
         <p className="t2">
-          It takes nothing new, lets the steps that run now end, and stops.{" "}
+          It takes no new work, finishes the steps that run now, and stops.{" "}
           {props.last
-            ? "It is the only worker: the rest of its runs wait until another one starts."
-            : "The rest of its runs go on with the other workers."}
+            ? "It is the only worker: its other runs wait until another one starts."
+            : "Other workers take over the rest of its runs."}
         </p>
         <div className="field">
           <label htmlFor={id}>

@@ -35,19 +35,19 @@ export function WorkerCard(props: { worker: Worker; runs: Run[]; drain: () => vo
         </span>
         {until !== null && !worker.alive && (
           <span className="t3">
-            its lease ended <Ago at={until} />; its runs go to others
+            its lease expired <Ago at={until} />; other workers take over its runs
           </span>
         )}
       </div>
       {worker.draining && (
         <p className="xs t2">
-          {worker.draining.by || "Somebody"} asked it to stop
-          {worker.draining.reason && `: ${worker.draining.reason}`}. It takes nothing new and lets its steps
-          end.
+          {worker.draining.by || "Someone"} asked it to drain
+          {worker.draining.reason && `: ${worker.draining.reason}`}. It takes no new work and finishes its
+          steps.
         </p>
       )}
       {worker.alive && (
-        <ul className="doing mono xxs" aria-label="Runs it has now">
+        <ul className="doing mono xxs" aria-label="Active runs">
           {runs.slice(0, SHOWN).map((run) => (
             <li className="clip" key={run.id}>
               <Link className="link" to="/runs/$id" params={{ id: run.id }}>
@@ -57,14 +57,14 @@ export function WorkerCard(props: { worker: Worker; runs: Run[]; drain: () => vo
             </li>
           ))}
           {runs.length > SHOWN && <li className="t3">and {runs.length - SHOWN} more</li>}
-          {!runs.length && <li className="t3">nothing now</li>}
+          {!runs.length && <li className="t3">no active runs</li>}
         </ul>
       )}
       <details className="xs t2 hascode">
         <summary>
           {code.length} {code.length === 1 ? "workflow" : "workflows"}
         </summary>
-        <ul className="doing mono xxs t2" aria-label="Workflows it has">
+        <ul className="doing mono xxs t2" aria-label="Workflows">
           {code.slice(0, SHOWN).map(([workflow, versions]) => (
             <li className="clip" key={workflow}>
               {workflow} <span className="t3">{versions.map(version).join(", ")}</span>
@@ -79,7 +79,7 @@ export function WorkerCard(props: { worker: Worker; runs: Run[]; drain: () => vo
 }
 
 function State({ worker }: { worker: Worker }) {
-  if (!worker.alive) return <span className="tag st st-failed">silent</span>;
+  if (!worker.alive) return <span className="tag st st-failed">lost</span>;
   if (worker.draining || worker.leaving) return <span className="tag st st-running">draining</span>;
   return <span className="tag">live</span>;
 }

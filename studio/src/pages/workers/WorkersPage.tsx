@@ -47,13 +47,17 @@ export function WorkersPage() {
       <div className="scroll wpage">
         <div className="stats">
           <Stat
-            label="Waiting in queues"
+            label="Queued runs"
             value={ready.toLocaleString("en")}
             points={samples.ready}
             bad={ready > 0}
           />
-          <Stat label="Oldest waits" value={ready ? duration(oldest * 1000) : "—"} points={samples.age} />
-          <Stat label="At work" value={sum(rows, "active").toLocaleString("en")} points={samples.active} />
+          <Stat label="Oldest" value={ready ? duration(oldest * 1000) : "—"} points={samples.age} />
+          <Stat
+            label="Active runs"
+            value={sum(rows, "active").toLocaleString("en")}
+            points={samples.active}
+          />
           <Stat label="Workers" value={String(alive.length)} />
         </div>
         <div className="wgrid">
@@ -71,22 +75,26 @@ export function WorkersPage() {
                   <tr>
                     <th scope="col">Name</th>
                     <th scope="col" className="num">
-                      Waiting
+                      {" "}
+                      Queued{" "}
                     </th>
                     <th scope="col" className="num">
                       Oldest
                     </th>
                     <th scope="col" className="num">
-                      At work
+                      {" "}
+                      Active{" "}
                     </th>
                     <th scope="col" className="num hide-s">
-                      Asleep
+                      {" "}
+                      Waiting{" "}
                     </th>
                     <th scope="col" className="num hide-s">
                       Limit
                     </th>
                     <th scope="col" className="hide-s">
-                      Since opened
+                      {" "}
+                      Queued over time{" "}
                     </th>
                     <th scope="col">Why it waits</th>
                   </tr>
@@ -112,7 +120,7 @@ export function WorkersPage() {
               </table>
             )}
             {queues.isPending && <Skeleton rows={3} />}
-            {queues.data && !rows.length && <p className="t3 note2">Nothing waits and nothing runs.</p>}
+            {queues.data && !rows.length && <p className="t3 note2">No runs are queued or active.</p>}
           </section>
           <section className="card wq" aria-labelledby="workers">
             <header>
@@ -136,7 +144,7 @@ export function WorkersPage() {
               >
                 {ready > 0
                   ? `${ready} ${ready === 1 ? "run is" : "runs are"} queued and will start as soon as there is one.`
-                  : "Runs that are started wait in their queue until there is one."}
+                  : "New runs wait in their queue until there is one."}
               </EmptyState>
             )}
           </section>
@@ -154,7 +162,7 @@ function sum(rows: Queue[], name: "ready" | "active" | "waiting"): number {
 function said(workers: Worker[]): string {
   const silent = workers.filter((worker) => !worker.alive).length;
   if (!workers.length) return "";
-  return silent ? `${workers.length}, ${silent} silent` : String(workers.length);
+  return silent ? `${workers.length}, ${silent} lost` : String(workers.length);
 }
 
 /** The reasons that do not go away by themselves. */
@@ -186,7 +194,7 @@ function Banner(props: { alive: number; known: boolean; ready: number; queues: Q
       <TriangleAlert className="i" aria-hidden="true" />
       <div className="grow">
         <b>
-          {held.ready} {held.ready === 1 ? "waits" : "wait"} in <code>{held.name}</code>.
+          {held.ready} {held.ready === 1 ? "run is" : "runs are"} queued in <code>{held.name}</code>.
         </b>{" "}
         <span className="t2">{capital(held.why)}.</span>
       </div>
@@ -198,8 +206,8 @@ function Banner(props: { alive: number; known: boolean; ready: number; queues: Q
 }
 
 function Why({ queue }: { queue: Queue }) {
-  if (!queue.ready) return <span className="t3 xs">flowing</span>;
-  const words = queue.why || (queue.workers ? "a worker is about to take it" : "no worker serves it");
+  if (!queue.ready) return <span className="t3 xs">nothing is queued</span>;
+  const words = queue.why || (queue.workers ? "a worker is about to take them" : "no worker serves it");
   if (!stuck(queue)) return <span className="t3 xs">{words}</span>;
   return (
     <span className="status st-running xs whyq">

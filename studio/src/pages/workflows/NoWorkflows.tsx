@@ -31,13 +31,12 @@ export function NoWorkflows() {
   return (
     <div className="empty1 scroll">
       <h2>No workflows yet. Three ways to get one.</h2>
-      <p className="t2">This page fills by itself as soon as a worker knows a workflow.</p>
+      <p className="t2">Workflows appear here as soon as a worker has them.</p>
       <div className="ecards">
         <section className="ecard" aria-labelledby="watch">
           <h3 id="watch">Watch one</h3>
           <p className="t2">
-            A shop that is already busy: a run that moves, one that failed, one that waits for you, and a
-            worker to kill.
+            A shop with a live run, a failed one, an approval that waits for you, and a worker to kill.
           </p>
           <Command text="stepwell demo" />
         </section>

@@ -29,12 +29,12 @@ export function SwitchDialog(props: { name: string; enabled: boolean; close: () 
       <form className="rbody apform" onSubmit={change}>
         <p className="t2">
           {props.enabled
-            ? "New runs are refused, whoever starts them. Runs that have begun go on."
+            ? "New runs are refused, no matter how they are started. Existing runs continue."
             : "New runs are accepted again."}
         </p>
         <div className="field">
           <label htmlFor={id}>
-            Reason <span className="t3">optional, shown to those who are refused</span>
+            Reason <span className="t3">optional, shown when a start is refused</span>
           </label>
           <input
             id={id}

@@ -44,7 +44,7 @@ export function Versions(props: {
                   {each.title && each.title !== name ? each.title : `Version ${each.version}`}
                 </span>
                 <span className="xs t3">
-                  {each.created_at ? <Ago at={Date.parse(each.created_at)} /> : "before it was recorded"}
+                  {each.created_at ? <Ago at={Date.parse(each.created_at)} /> : "date not recorded"}
                   {each.created_by && ` by ${each.created_by}`}
                 </span>
               </span>
@@ -186,8 +186,8 @@ function VersionDetail(props: {
       {diff && !lines.length && (
         <p className="t2">
           {diff.moved.length
-            ? `Nothing but the drawing: ${diff.moved.join(", ")} stand elsewhere.`
-            : "They are the same."}
+            ? `Only the layout differs: ${diff.moved.join(", ")}.`
+            : "The versions are identical."}
         </p>
       )}
       {props.stay > 0 && (

@@ -60,7 +60,7 @@ export function WorkflowPage() {
             </>
           }
         >
-          A worker that knows it makes it known. It may have another name, or be in another workspace.
+          A workflow appears once a worker has it. It may have another name, or be in another workspace.
         </EmptyState>
       </main>
     );
@@ -241,14 +241,14 @@ function Overview({ name, data, description }: { name: string; data: WorkflowDet
         <section>
           <h2 className="h3">Input</h2>
           {data.input_schema === true ? (
-            <p className="t2">Any JSON.</p>
+            <p className="t2">Any JSON value.</p>
           ) : (
             <JsonView value={data.input_schema} name="input-schema" />
           )}
         </section>
         {data.form != null && (
           <section>
-            <h2 className="h3">Form to start it</h2>
+            <h2 className="h3">Start form</h2>
             <JsonView value={data.form} name="form" />
           </section>
         )}
@@ -277,7 +277,7 @@ function Made({ data }: { data: WorkflowDetail }) {
   if (!data.created_at) return null;
   return (
     <>
-      <dt>Made</dt>
+      <dt>Created</dt>
       <dd>
         <Ago at={Date.parse(data.created_at)} />
         {data.created_by && ` by ${data.created_by}`}
@@ -292,7 +292,7 @@ function LastRuns({ name }: { name: string }) {
   if (runs.data && !rows.length) {
     return (
       <EmptyState icon={<Play className="i l" aria-hidden="true" />} title="It has not run yet">
-        Press Run… above, or start it from a program.
+        Press Run above, or start it from a program.
       </EmptyState>
     );
   }
