@@ -100,4 +100,4 @@ def test_a_trigger_before_a_start_is_taken_off_and_a_wrong_one_is_told() -> None
     wrong = chart([a("m", "webhook", pth="x"), START, a("Z", "end")], "m>S S>Z")
 
     assert play(fine)["status"] == "completed"
-    assert codes(wrong) == ["INVALID_GRAPH"]
+    assert codes(wrong) == ["INVALID_TRIGGER"]
