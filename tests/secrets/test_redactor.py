@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import logging
+import string
 import time
 from typing import Any
 from urllib.parse import quote
@@ -139,6 +140,26 @@ def test_the_longer_of_two_values_goes_first() -> None:
     known = redactor("abcdefgh", "abcdefgh-and-more")
 
     assert known.redact_text("x abcdefgh-and-more y") == "x [secret db] y"
+
+
+@pytest.mark.req("X8", "PT-15")
+@pytest.mark.parametrize("public", ["sk_live_", "sk_live_4eC39", "correct "])
+@pytest.mark.parametrize("mark", ["", "...", "' [cut]"])
+@pytest.mark.parametrize("many", [False, True])
+def test_who_guesses_a_value_by_its_beginning_finds_out_next_to_nothing(
+    public: str, mark: str, many: bool
+) -> None:
+    """Anyone whose input a run gives back sees which texts are replaced."""
+    value = f"{public}{'horse battery staple' if public == 'correct ' else '4eC39HqLyjWDarjtT1zdp7dc'}"
+    known, found = (among_many if many else redactor)(value), public
+    for _ in range(len(value)):
+        for character in string.ascii_letters + string.digits + " ":
+            if known.redact_text(f"you sent {found}{character}{mark}").startswith("you sent [secret"):
+                found += character
+                break
+
+    assert len(found) - len(public) <= 4
+    assert known.redact_text(f"you sent {value}{mark}") == f"you sent [secret db]{mark}"
 
 
 @pytest.mark.req("X8")

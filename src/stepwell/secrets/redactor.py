@@ -27,7 +27,9 @@ _FORGOTTEN_AT_ONCE = 250
 _LONG = 100  # characters; shorter text is searched in one piece
 _FEW = 100  # beginnings of forms, those of about ten values
 _SHORTEST = 8  # characters of a form, or of its beginning
+_GUESSES_MAX = 20  # texts that begin like a value and then differ
 _CUT = re.compile(r"['\"\\]?(?:(?P<bare>\Z)|\s?\.\.\.|…|\s?\[cut\])")  # marks where text was cut
+_CUT_WORD = re.compile(r"\S{0,100}?(?:\.\.\.|…|\s?\[cut\])")
 _RANDOM = re.compile(
     r"[^a-z:/.@_ -]"
 )  # a character that does not appear in words or public parts of addresses
@@ -37,9 +39,10 @@ class Redactor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}  # names by value, in the order of their last opening
-        self._by_form: dict[str, str] = {}  # names by form
+        self._by_form: dict[str, str] = {}  # values by form
         self._by_head: dict[str, list[str]] = {}  # forms by their beginning, the longest first
         self._words: set[int] = set()  # their beginnings, plain and in JSON: 8 bytes as a number
+        self._guesses: dict[str, int] = {}  # by value: texts that begin like it and then differ
         # Finds beginnings of forms, if there are few
         self._in_text: re.Pattern[str] | None = None
         self._in_data: re.Pattern[bytes] | None = None
@@ -58,20 +61,21 @@ class Redactor:
             if len(self._names) > _KNOWN_MAX + _FORGOTTEN_AT_ONCE:
                 self._forget()
             else:
-                self._add(name, value)
+                self._add(value)
             self._compile()
         watch_logging(self)
 
     def _forget(self) -> None:
         for value in list(self._names)[:-_KNOWN_MAX]:
             del self._names[value]
+            self._guesses.pop(value, None)
         self._by_form, self._by_head, self._words = {}, {}, set()
-        for value, name in self._names.items():
-            self._add(name, value)
+        for value in self._names:
+            self._add(value)
 
-    def _add(self, name: str, value: str) -> None:
+    def _add(self, value: str) -> None:
         for form in forms_of(value):
-            self._by_form[form] = name
+            self._by_form[form] = value
             head = form[:_SHORTEST]
             same = {form, *self._by_head.get(head, ())}
             self._by_head[head] = sorted(same, key=len, reverse=True)
@@ -137,21 +141,33 @@ class Redactor:
                 continue
             for form in self._forms_at(text, start):
                 if text.startswith(form, start):
-                    parts += [text[end:start], f"[secret {self._by_form.get(form, '')}]"]
+                    parts += [text[end:start], self._shown(form)]
                     end = start + len(form)
                     break
         return "".join([*parts, text[end:]])
 
     def _without_beginnings(self, text: str) -> str:
-        """Replace beginnings of values where the text was cut, so that no whole value can match."""
+        """Replace beginnings of values where the text was cut, so that no whole value can match.
+
+        Someone who writes texts and sees which are replaced could guess a value letter by letter. So after
+        a few texts that begin like it and then differ, its beginnings stay.
+        """
         for start in reversed(self._starts(text)):
             for form in self._forms_at(text, start):
                 end = _end_of_common(form, text, start)
-                cut = _CUT.match(text, end)
-                if cut and (cut["bare"] is None or _is_telling(text[start:end], form)):
-                    text = f"{text[:start]}[secret {self._by_form.get(form, '')}]{text[end:]}"
-                    break
+                telling, cut = _is_telling(text[start:end], form), _CUT.match(text, end)
+                value = self._by_form.get(form, "")
+                guesses = self._guesses.get(value, 0)
+                if cut and (telling or cut["bare"] is None):
+                    if guesses < _GUESSES_MAX:
+                        text = f"{text[:start]}{self._shown(form)}{text[end:]}"
+                        break
+                elif telling or _CUT_WORD.match(text, end):
+                    self._guesses[value] = guesses + 1
         return text
+
+    def _shown(self, form: str) -> str:
+        return f"[secret {self._names.get(self._by_form.get(form, ''), '')}]"
 
     def _redacted(self, value: Any) -> Any:
         if isinstance(value, str):
