@@ -107,7 +107,7 @@ async def test_a_repeated_delivery_counts_once_even_if_it_gives_another_input(en
     assert len(runs) == 2
 
 
-@pytest.mark.req("T2", "X6", "BI-W01", "BI-W02", "BI-W03", "BI-W05")
+@pytest.mark.req("T2", "X6", "BI-W01", "BI-W02", "BI-W03", "BI-W05", "BI-W06")
 async def test_an_unsigned_delivery_starts_nothing(engines: Engines) -> None:
     body = b'{"name": "Eve"}'
     async with hooked(engines) as (client, engine), stranger(client) as sender:
@@ -124,9 +124,10 @@ async def test_an_unsigned_delivery_starts_nothing(engines: Engines) -> None:
         }
         runs = await engine.runs()
 
-    assert {answer.status_code for answer in answers.values()} == {401}
-    expected = {row: "TIMESTAMP" if row.startswith("BI-W03") else "SIGNATURE" for row in answers}
-    assert {row: code(answer) for row, answer in answers.items()} == expected
+    expected = {row: (401, "TIMESTAMP" if row.startswith("BI-W03") else "SIGNATURE") for row in answers} | {
+        "BI-W06": (400, "SIGNATURES_MAX")
+    }
+    assert {row: (answer.status_code, code(answer)) for row, answer in answers.items()} == expected
     assert not any(SECRET in answer.text for answer in answers.values())
     assert not runs
 
@@ -181,6 +182,11 @@ async def test_addresses_that_lead_nowhere_look_alike(engines: Engines) -> None:
         answers = [
             await sender.post("/hooks/default/unknown", content=body, headers=signed(body)),
             await sender.post(f"/hooks/acme/{token}", content=body, headers=signed(body)),
+            await sender.post("/hooks/default/%00", content=body, headers=signed(body)),
+            await sender.post("/hooks/%00/x", content=body, headers=signed(body)),
+            await sender.post(f"/hooks/default/{token}%0a", content=body, headers=signed(body)),
+            await sender.post("/hooks/default/%f0%9f%94%92", content=body, headers=signed(body)),
+            await sender.post(f"/hooks/default/{'z' * 32}.{'z' * 32}.{'z' * 32}", content=body),
             await sender.post(path, content=body, headers=signed(body)),  # paused
         ]
         methods = [await sender.request(name, path) for name in ("GET", "HEAD", "PUT", "OPTIONS", "DELETE")]
@@ -237,7 +243,9 @@ async def test_a_run_that_waits_hears_of_a_delivery(engines: Engines) -> None:
         ("application/json", b'{"files":{"a":{"filepath":"/etc/passwd"}}}', "files"),
         ("application/json", b'{"x": "{{secrets.KEY}} {{trigger.id}}"}', "{{secrets.KEY}} {{trigger.id}}"),
         ("application/x-www-form-urlencoded", b"a[__proto__][x]=1&b=2", "a[__proto__][x]"),
-        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 2000), (400, "FORM_INVALID")),
+        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 10_000), (400, "FORM_TOO_MANY")),
+        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 1000), "a"),
+        ("application/x-www-form-urlencoded", b"a=1&&b", (400, "FORM_INVALID")),
         ("multipart/form-data; boundary=x", b"--x--", (415, "CONTENT_TYPE")),
         ("multipart/form-data", b"--x\r\n" * 100_000, (415, "CONTENT_TYPE")),
         ("application/xml", b"<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", (415, "CONTENT_TYPE")),

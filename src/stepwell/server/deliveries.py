@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
@@ -14,8 +15,9 @@ from starlette.responses import JSONResponse, Response
 from stepwell.app import Engine
 from stepwell.client.run_webhooks import AddressUsed
 from stepwell.domain.status import Status
-from stepwell.domain.triggers.webhook import WebhookRequest
+from stepwell.domain.triggers.webhook import SIGNATURES_MAX, WebhookRequest
 from stepwell.errors import (
+    InvalidInput,
     InvalidSignature,
     NotEndedYet,
     RunError,
@@ -30,6 +32,7 @@ from stepwell.server.json_body import BODY_MAX, parse, read_body
 from stepwell.server.refusal import Refusal
 
 _FORM_MAX = 1000  # fields
+_TOKEN = re.compile(r"[A-Za-z0-9._-]+")
 _log = logging.getLogger("stepwell.server")
 
 Workspace = Annotated[str, Path(max_length=200, description="workspace of the webhook")]
@@ -48,9 +51,20 @@ async def receive_delivery(request: Request, workspace: Workspace, token: Token)
     failures: FailureCount = request.app.state.delivery_failures
     address = address_of(request)
     failures.check(address)
+    if request.headers.get("webhook-signature", "").count(" ") >= SIGNATURES_MAX:
+        failures.count(address)
+        raise Refusal(
+            400, "SIGNATURES_MAX", f"the request has more than {SIGNATURES_MAX} signatures", hint="send one"
+        )
     data = await read_body(request, BODY_MAX)
     engine: Engine = request.app.state.engine
-    view = engine.within(workspace)
+    try:
+        view = engine.within(workspace) if _TOKEN.fullmatch(token) else None
+    except InvalidInput:
+        view = None
+    if view is None:  # no webhook can be here, so no database is asked
+        failures.count(address)
+        raise _unknown()
     delivery = WebhookRequest(
         {name: value for name, value in request.headers.items() if name != "cookie"},
         dict(request.query_params),
@@ -97,14 +111,12 @@ def _value(request: Request, data: bytes) -> Any:
     if kind == "application/json" or kind.endswith("+json"):
         return parse(data)
     if kind == "application/x-www-form-urlencoded":
+        if data.count(b"&") >= _FORM_MAX:
+            raise Refusal(400, "FORM_TOO_MANY", f"the form has more than {_FORM_MAX:,} fields")
         try:
-            pairs = parse_qsl(
-                data.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=_FORM_MAX
-            )
+            pairs = parse_qsl(data.decode(), keep_blank_values=True, strict_parsing=True)
         except ValueError:
-            raise Refusal(
-                400, "FORM_INVALID", f"the form is not valid, or has more than {_FORM_MAX} fields"
-            ) from None
+            raise Refusal(400, "FORM_INVALID", "the form is not valid") from None
         return dict(pairs)
     if kind in ("", "text/plain"):
         try:
