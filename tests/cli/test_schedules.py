@@ -80,7 +80,7 @@ def test_wrong_schedules_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFi
     asyncio.run(known(here[1]))
 
     assert main(["schedules", "create", "s", "report", "--cron", "0 25 * * *", *here]) == 2
-    assert "'25' is not a hour (0 to 23)" in capsys.readouterr().err
+    assert "'25' is not an hour (0 to 23)" in capsys.readouterr().err
     assert main(["schedules", "create", "s", "reprt", "--every", "1h", *here]) == 3
     assert "did you mean 'report'?" in capsys.readouterr().err
     assert main(["schedules", "pause", "s", *here]) == 3

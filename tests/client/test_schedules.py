@@ -272,7 +272,7 @@ async def test_wrong_schedules_are_refused_before_anything_is_written(memory_eng
             (TriggerExists, "taken", {"name": "taken"}),
             (InvalidInput, "cron or by interval", {"every": None}),
             (InvalidInput, "cron or by interval", {"cron": "0 2 * * *"}),
-            (BadCron, "'25' is not a hour", {"every": None, "cron": "0 25 * * *"}),
+            (BadCron, "'25' is not an hour", {"every": None, "cron": "0 25 * * *"}),
             (InvalidInput, "no time zone", {"timezone": "Mars/Olympus"}),
             (InvalidInput, "every is 0.1 s", {"every": "100ms"}),
             (InvalidInput, "overlap", {"overlap": "both"}),

@@ -74,6 +74,24 @@ async def test_a_graph_calls_a_service_and_goes_on_with_its_answer(engines: Engi
     assert b"idempotency-key: " in head
 
 
+@pytest.mark.req("N18")
+async def test_a_header_says_a_value_as_a_text_does(memory_engines: Engines) -> None:
+    values = {"yes": True, "none": None, "half": 0.5, "list": [1, "a"], "map": {"a": None}}
+    data = {"url": "HOST/", "headers": {f"X-{name}": f"{{{{ctx.input.{name}}}}}" for name in values}}
+
+    _, listener = await called(memory_engines, answered(), data, values)
+
+    sent = listener.requests[0].decode().split("\r\n")
+    said = {line.partition(": ")[0]: line.partition(": ")[2] for line in sent if line.startswith("x-")}
+    assert {name: said[f"x-{name}"] for name in values} == {
+        "yes": "true",
+        "none": "",
+        "half": "0.5",
+        "list": '[1,"a"]',
+        "map": '{"a":null}',
+    }
+
+
 @pytest.mark.req("N18", "BI-H18", "BI-T06")
 @pytest.mark.parametrize(
     ("body", "kind", "expected"),

@@ -101,6 +101,7 @@ async def test_values_are_bound_and_never_become_sql(opened: Engine) -> None:  #
         (GROWING, {}, "RESULT_TOO_LARGE"),  # BI-Q06
         ("SELECT 1 AS a, 2 AS a", {}, "SQL_TYPE"),
         ("SELECT :a + 1 AS a", {"params": {"a": [1, 2]}}, "SQL_PARAMS"),  # BI-Q04
+        ("SELECT $1 AS a", {}, "SQL_PARAMS"),
         ("SELECT 1 AS a", {"connection": "shopp"}, "SQL_CONNECTION"),
     ],
 )
@@ -121,6 +122,35 @@ async def test_a_long_query_is_ended_in_the_database(opened: Engine, shop: str) 
 
         assert code == "SQL_TIMEOUT"
         assert (await asked(engine, "SELECT 1 AS one"))["rows"] == [{"one": 1}]
+    if shop.startswith("postgres"):
+        connection = await asyncpg.connect(shop)
+        active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
+        assert await connection.fetchval(active, "WITH RECURSIVE%") == 0
+        await connection.close()
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "BI-Q05")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT pg_sleep(3600)",
+        "SELECT count(*) AS c FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b",
+        "SELECT set_config('statement_timeout', '0', false), pg_sleep(3600)",
+    ],
+)
+async def test_bi_q05_sleep_and_products_are_ended_on_the_server(
+    memory_engines: Engines, postgres_url: str, sql: str
+) -> None:
+    async with memory_engines.new(connections={"shop": postgres_url}) as engine:
+        code = await asked(engine, sql, timeoutMs=300, retry={"maxAttempts": 1})
+        connection = await asyncpg.connect(postgres_url)
+        active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
+        left = await connection.fetchval(active, f"{sql[:40]}%")
+        await connection.close()
+
+    assert code == "SQL_TIMEOUT"
+    assert left == 0
 
 
 @pytest.mark.slow
@@ -133,6 +163,7 @@ async def test_values_come_back_as_json(memory_engines: Engines, postgres_url: s
     async with memory_engines.new(connections={"shop": postgres_url}) as engine:
         answer = await asked(engine, sql)
         ranged = await asked(engine, "SELECT int4range(1, 5) AS r", retry={"maxAttempts": 1})
+        digits = await asked(engine, "SELECT (repeat('7', 1000))::numeric AS n, -0.0::float8 AS zero")
         typed = "SELECT :day::date AS day, :n::numeric AS n, :data::jsonb AS data"
         params = {"day": "2026-02-03", "n": 1.5, "data": {"a": 1}}
         back = await asked(engine, typed, params=params)
@@ -141,6 +172,7 @@ async def test_values_come_back_as_json(memory_engines: Engines, postgres_url: s
     assert (row["exact"], row["day"], row["bytes"], row["nothing"]) == ("1.10", "infinity", "AP8=", None)
     assert (row["data"], row["list"], row["odd"], row["yes"]) == ({"a": [1]}, [1, 2], "nan", True)
     assert ranged == "SQL_TYPE"
+    assert digits["rows"][0]["n"] == "7" * 1000
     assert back["rows"] == [{"day": "2026-02-03", "n": "1.5", "data": {"a": 1}}]
 
 

@@ -229,6 +229,28 @@ async def test_an_error_names_the_line_of_the_code(language: Language, code: str
             await sandbox.run(code, {}, timeout=5, output_max=1000)
 
 
+@pytest.mark.slow
+@pytest.mark.req("N6", "N7", "BI-C05")
+@pytest.mark.parametrize(
+    ("language", "code", "message"),
+    [
+        ("javascript", "return {a: [1, {b: 10n}]}", "the output.a[1].b is a bigint"),
+        ("javascript", "const a = {b: []}; a.b.push(a); return a", "the output.b[0] contains itself"),
+        ("javascript", "return {at: new Date(0)}", "the output.at is a special object"),
+        ("python", "return {'a': [1, {'b': b'x'}]}", "the output.a[1].b is a bytes"),
+        ("python", "return {'a': {1: 2}}", "a key of the output.a is not text"),
+        ("python", "return [float('inf')]", "the output[0] is inf"),
+    ],
+)
+async def test_an_output_that_is_not_json_names_its_path(language: Language, code: str, message: str) -> None:
+    async with opened(language) as sandbox:
+        with pytest.raises(CodeError) as error:
+            await sandbox.run(code, {}, timeout=5, output_max=1000)
+
+    assert error.value.code == "OUTPUT_NOT_JSON"
+    assert error.value.message.startswith(message)
+
+
 FORGED = [
     ("JSON.stringify({output: 5})", "CODE_ERROR"),
     ("JSON.stringify({output: '['.repeat(100000)})", "OUTPUT_NOT_JSON"),

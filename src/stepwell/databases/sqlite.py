@@ -57,7 +57,7 @@ class SqliteDatabase:
             except asyncio.CancelledError:
                 await _stopped(connection, work)
                 raise
-            except apsw.Error as error:
+            except (apsw.Error, KeyError) as error:
                 raise translated(error, seconds) from None
             finally:
                 clock.cancel()
@@ -132,6 +132,12 @@ def rows_of(cursor: apsw.Cursor, rows_max: int) -> tuple[list[str], list[dict[st
 
 def translated(error: Exception, seconds: float) -> QueryError:
     match error:
+        case KeyError():
+            return QueryError(
+                "SQL_PARAMS",
+                f"the statement has the parameter {error.args[0]}, which is not written :name",
+                hint="write :name in the statement, and give the value in params",
+            )
         case apsw.InterruptError():
             return QueryError("SQL_TIMEOUT", f"the query took longer than {seconds:g} s", permanent=False)
         case apsw.ReadOnlyError():

@@ -130,7 +130,7 @@ def test_the_next_slot_of_a_cron_is_always_later(cron: str, zone: str, after: fl
     [
         ("* * * * * *", "it has 6 fields, not 5"),  # every second
         ("61 * * * *", "'61' is not a minute (0 to 59)"),
-        ("* 24 * * *", "'24' is not a hour"),
+        ("* 24 * * *", "'24' is not an hour"),
         ("* * 0 * *", "'0' is not a day of the month"),
         ("* * * 13 *", "'13' is not a month"),
         ("* * * * 8", "'8' is not a day of the week"),

@@ -57,7 +57,8 @@ def cron_fault(text: str) -> str:
     for field, part in zip(_FIELDS, parts, strict=True):
         numbers = _values(field, part)
         if numbers is None:
-            return f"{part[:40]!r} is not a {field.name} ({field.first} to {field.last})"
+            article = "an" if field.name == "hour" else "a"
+            return f"{part[:40]!r} is not {article} {field.name} ({field.first} to {field.last})"
         values.append(numbers)
     _, _, days, months, _ = values
     if parts[4].startswith("*") and min(days) > max(_LONGEST[month - 1] for month in months):

@@ -9,6 +9,8 @@ from urllib.parse import quote
 from pydantic import Field
 
 from stepwell.authoring.graphs.errors import NodeConfigError
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
+from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.nodes.node_data import WHOLE, NodeData, Source
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import DEFAULT
@@ -113,9 +115,7 @@ class HttpWork:
                 code="URL_INVALID",
                 hint="check the value before the call",
             )
-        for name, value in headers.items():
-            if not isinstance(value, str):
-                headers[name] = str(value) if isinstance(value, int | float) else ""
+        headers = {name: text(value, DEFAULT_LIMITS) for name, value in headers.items()}
         call = {
             "method": self._data.method,
             "url": url,

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from stepwell.authoring.graphs.errors import NodeConfigError
+from stepwell.authoring.graphs.expressions.limits import DEFAULT_LIMITS
+from stepwell.authoring.graphs.expressions.values import text
 from stepwell.authoring.graphs.nodes.node_data import Identifier, NodeData
 from stepwell.authoring.graphs.nodes.node_type import ExpressionScope, NodeType, Now, Role
 from stepwell.authoring.graphs.nodes.retry import NodeRetry
@@ -63,10 +65,10 @@ class NotifyWork:
         fixed = [("subject", data.subject)]
         to = [data.to] if isinstance(data.to, str) else data.to
         fixed += [("to" if isinstance(data.to, str) else f"to.{i}", one) for i, one in enumerate(to)]
-        for field, text in fixed:
-            if text and "{{" not in text:
+        for field, one in fixed:
+            if one and "{{" not in one:
                 try:
-                    _ = checked_subject(text) if field == "subject" else checked_recipient(text)
+                    _ = checked_subject(one) if field == "subject" else checked_recipient(one)
                 except NotifyError as error:
                     compiler.problem(error.code, error.message, field, error.hint)
 
@@ -96,7 +98,7 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, Mapping | list):
         raise NodeConfigError("the subject and the text of a notification are texts", code="INVALID_DATA")
-    return str(value)
+    return text(value, DEFAULT_LIMITS)
 
 
 NOTIFY = NodeType(
