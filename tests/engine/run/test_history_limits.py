@@ -11,6 +11,7 @@ import pytest
 from stepwell import Context, Machine, RunFailed, step, transition, workflow
 from stepwell.errors import SettingsInvalid
 from stepwell.settings import Settings
+from tests.authoring.graphs.graphs import START, a, chart
 from tests.engines import SETTINGS, Engines
 
 SHORT = replace(SETTINGS, history_warn=20, history_max=40)
@@ -106,6 +107,39 @@ async def test_each_place_of_a_machine_counts_anew(engines: Engines) -> None:
         assert (await run.result(timeout=60))["n"] == 100
 
 
+@pytest.mark.req("F10", "G10")
+async def test_a_loop_that_waits_too_often_ends_its_graph(
+    engines: Engines, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run is given back after every iteration: each commit parks it."""
+    nodes = [START, a("L", "loop", times=50), a("D", "delay", "L", ms=5), a("Z", "end")]
+    async with engines.new(chart(nodes, "S>L L>Z"), settings=SHORT) as engine:
+        run = await engine.start("chart", {})
+        with pytest.raises(RunFailed, match="the limit is 40"):
+            await run.result(timeout=60)
+        error = (await run.state()).error
+        events = [event async for event in run.events()]
+
+    assert error is not None
+    assert error.code == "HISTORY_LIMIT"
+    assert 40 <= len(events) <= 60
+    warnings = [said for said in caplog.messages if "let a child workflow do each part" in said]
+    assert len(warnings) == 1
+
+
+@pytest.mark.req("F10")
+async def test_a_function_that_waits_too_often_ends(engines: Engines) -> None:
+    @workflow
+    async def looks(ctx: Context) -> None:
+        for _ in range(50):
+            await ctx.sleep(0.005)
+
+    async with engines.new(looks, settings=SHORT) as engine:
+        run = await engine.start(looks)
+        with pytest.raises(RunFailed, match="the limit is 40"):
+            await run.result(timeout=60)
+
+
 async def test_what_was_done_is_undone(memory_engines: Engines) -> None:
     @workflow
     async def books(ctx: Context) -> None:
@@ -123,5 +157,6 @@ async def test_what_was_done_is_undone(memory_engines: Engines) -> None:
 
 
 def test_the_warning_comes_before_the_limit() -> None:
+    assert (Settings().history_warn, Settings().history_max) == (50_000, 500_000)
     with pytest.raises(SettingsInvalid, match="history_warn is 50000, history_max 100"):
         Settings(history_max=100)

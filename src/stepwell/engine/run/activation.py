@@ -50,6 +50,10 @@ from stepwell.engine.run.workflow_loop import CANCELLING, TaskScope, WorkflowLoo
 from stepwell.errors import CodeChanged, LogDamaged
 
 _log = logging.getLogger("stepwell.engine")
+_SHORTER = {  # how the author of a run keeps its log short; otherwise as a function does
+    "machine": "do less in one transition",
+    "graph": "let a child workflow do each part",
+}
 _OK = Outcome.OK  # read after every commit; an enum member takes twice as long to read
 
 
@@ -86,7 +90,9 @@ class Activation:
         self.timers = Timers(services, now, self.advance)
         self._inbox = InboxReader(services, claim, self._took)
         self._parking = Parking(self, self._inbox, limited=claim.limited)
-        self._history_mark = services.history_warn  # events since the start, place or generation
+        length = claim.head - self.writer.base  # events since the start, place or generation
+        is_warned = length >= services.history_warn
+        self._history_mark = services.history_max if is_warned else services.history_warn
         self._holds = 0  # things under way outside the workflow's code: looks into the store
         self._advancing = False  # or held: something must be read before anything moves
         self._again = False
@@ -323,7 +329,8 @@ class Activation:
                 self._ending = endings.stuck()
                 self.settle()
                 return
-            then = self._parking.park(self._style, self.waits, draining=self.draining)
+            if not self._grows_too_long():
+                then = self._parking.park(self._style, self.waits, draining=self.draining)
         elif self.timers.dues:
             self.timers.watch()
         if then is None and not self.writer.draft.needed:
@@ -494,14 +501,26 @@ class Activation:
             self._ending = self._undo_before(endings.timed_out(self.calls.pending.values(), limit))
             self.advance()
 
+    def _grows_too_long(self) -> bool:
+        """Return whether this draft makes the log too long. Then the run keeps its lease, and ends."""
+        writer = self.writer
+        length = writer.future_seq - writer.base
+        return (
+            length >= self.services.history_max
+            and writer.draft.needed
+            and not self.draining
+            and self._compensation is None
+        )
+
     def _note_history(self) -> None:
         """Warn once of a long log. A log that is too long ends the run."""
         services, length = self.services, self.writer.head - self.writer.base
         if length < services.history_max:
             self._history_mark = services.history_max
             _log.warning(
-                "run %s has %d events since it began, and fails at %d: call ctx.continue_as_new in time",
+                "run %s has %d events since it began, and fails at %d: %s in time",
                 *(self.run_id, length, services.history_max),
+                _SHORTER.get(self.journal.accepted.kind, "call ctx.continue_as_new"),
             )
         elif self._ending is None and self._compensation is None:
             self._ending = self._undo_before(endings.too_long(length, services.history_max))
