@@ -348,6 +348,50 @@ async def test_a_configuration_error_is_told_apart(engines: Engines) -> None:
         assert failed.details == {"rows": -1, "model": "m"}
 
 
+@pytest.mark.req("K38", "G10", "G16")
+async def test_each_iteration_of_a_loop_has_its_entries(engines: Engines) -> None:
+    nodes = [
+        START,
+        a("each", "loop", items="[3, 9]", title="Each size"),
+        a("A", "trace:work", "each", size="{{loop.item}}"),
+        a("I", "set", "each", values={"seen": "{{loop.index}}"}),
+        a("Z", "end", output={}),
+    ]
+    body = chart(nodes, "S>each A>I A-large>I each>Z", name="loops")
+    async with engines.new(body, nodes=[work]) as engine:
+        run = await engine.start("loops", {})
+        await run.result()
+        entries = by_path(await run.trace())
+        loop = entries["0/each"]
+        assert (loop.title, loop.iteration, loop.progress, loop.depth) == ("Each size", None, [2, 2], 0)
+        taken = [(entries[f"0/each[{n}]/A"], entries[f"0/each[{n}]/I"]) for n in (0, 1)]
+        assert [(first.iteration, second.iteration) for first, second in taken] == [(0, 0), (1, 1)]
+        assert [first.config for first, _ in taken] == [{"size": 3}, {"size": 9}]
+        assert [first.handles for first, _ in taken] == [["out"], ["large"]]
+        assert [second.predecessors for _, second in taken] == [["0/each[0]/A"], ["0/each[1]/A"]]
+        assert {first.depth for first, _ in taken} == {1}
+
+
+@workflow
+async def sends_away(ctx: Context, number: int) -> int:
+    return await ctx.step.on(queue="far")(flaky, number)
+
+
+@pytest.mark.req("K38", "F6")
+async def test_each_attempt_of_a_remote_step_names_its_worker_and_times(engines: Engines) -> None:
+    async with engines.new(sends_away) as engine, engines.new(steps=[flaky], queues=["far"]) as far:
+        run = await engine.start(sends_away, 7)
+        assert await run.result("30s") == 7
+        [entry] = await run.trace()
+        assert far.worker is not None
+        assert [attempt.worker for attempt in entry.attempts] == [far.worker.id] * 2
+        for attempt in entry.attempts:
+            times = [attempt.queued_at, attempt.started_at, attempt.ended_at]
+            assert times == sorted(times)  # type: ignore[type-var]
+        failed, done = entry.attempts
+        assert (failed.error.message if failed.error else "", done.error) == ("not yet", None)
+
+
 READER = """
 import sys, msgspec
 from stepwell import SyncClient

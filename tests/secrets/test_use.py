@@ -186,9 +186,12 @@ async def test_an_http_node_sends_its_credential_and_its_trace_does_not_say_it(
             await engine.secrets.set("api", "token-12345678", hosts=[host], **options)
             run = await engine.start_graph(graph_of({"url": f"{host}/x", "credential": "api"}), {})
             output = await run.result(60)
-            shown = repr([event async for event in run.events()]) + repr(await run.trace())
+            trace = await run.trace()
+            shown = repr([event async for event in run.events()]) + repr(trace)
 
     assert header in web.requests[0]
+    [config] = [entry.config for entry in trace if entry.type == "http"]
+    assert config["credential"] == "api"
     assert output["result"]["body"] == {"you sent": "[secret api]"}
     assert "token-12345678" not in shown
 

@@ -227,6 +227,7 @@ class StepCompleted(Fact, frozen=True, kw_only=True):
     digest: str = ""  # of the arguments, if the run has more than one task
     undo: Undo | None = None
     worker: str = ""  # the one that ran a remote step; otherwise it was the run's owner
+    since: float = 0.0  # when that worker took it
     args: Raw = NULL  # its arguments, if the settings keep them
     skipped: bool = False  # it failed and a person gave this result; the Retried before says who
 
@@ -238,6 +239,7 @@ class StepFailed(Fact, frozen=True, kw_only=True):
     retry_in: float | None = None
     digest: str = ""
     worker: str = ""  # the one that ran a remote step
+    since: float = 0.0  # when that worker took it
     args: Raw = NULL
 
 

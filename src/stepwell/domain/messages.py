@@ -26,6 +26,7 @@ class EndNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 0
     run: str = ""  # the child's
     worker: str = ""  # the one that ran the step
+    since: float = 0.0  # when that worker took it, by the store's clock
     documents: list[DocumentSaved] = []  # saved by a remote step
     # What the caller's retry policy needs to know about a failed step
     kinds: list[str] = []  # the error's classes

@@ -271,6 +271,9 @@ class TraceFold:
             return
         attempt = self._attempt(entry, event.attempt)
         attempt.ended_at, attempt.worker = event.at, fact.worker or self._worker
+        if fact.since:  # by another worker
+            attempt.started_at = min(max(fact.since, attempt.queued_at or 0.0), event.at)
+            entry.started_at = entry.started_at or attempt.started_at
         entry.worker = attempt.worker
         if bytes(fact.args) != b"null":
             entry.input = _arguments(fact.args)

@@ -184,14 +184,24 @@ class Steps:
         self._record_failure(call, problem_of(error, call.path), retry_in)
 
     def _record_failure(
-        self, call: StepCall, problem: ev.Problem, retry_in: float | None, worker: str = ""
+        self,
+        call: StepCall,
+        problem: ev.Problem,
+        retry_in: float | None,
+        worker: str = "",
+        since: float = 0.0,
     ) -> None:
         call.failures += 1
         if self._run.services.redact is not None:
             redacted = self._run.services.redact(msgspec.json.encode(problem))
             problem = msgspec.json.decode(redacted, type=ev.Problem)
         fact = ev.StepFailed(
-            error=problem, retry_in=retry_in, digest=call.digest, worker=worker, args=self._args(call)
+            error=problem,
+            retry_in=retry_in,
+            digest=call.digest,
+            worker=worker,
+            since=since,
+            args=self._args(call),
         )
         self._run.record(fact, call.path, call.attempt)
         if retry_in is None:
@@ -260,7 +270,8 @@ class Steps:
         run.writer.forget_due(path)
         if ending.error is None:
             documents.record(run, ending.documents, path, call.attempt)
-            fact = msgspec.structs.replace(self._completed(call, ending.result), worker=ending.worker)
+            done = self._completed(call, ending.result)
+            fact = msgspec.structs.replace(done, worker=ending.worker, since=ending.since)
             call.answered = True
             run.record(fact, path, call.attempt)
         else:
@@ -269,7 +280,7 @@ class Steps:
             # The caller's policy counts, not that of the worker which ran it.
             chance = self._run.services.ids.jitter()
             retry_in = call.spec.retry.wait_after(call.failures + 1, ending.failure, chance)
-            self._record_failure(call, ending.error, retry_in, ending.worker)
+            self._record_failure(call, ending.error, retry_in, ending.worker, ending.since)
 
     # Transactional
 

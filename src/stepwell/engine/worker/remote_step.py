@@ -26,8 +26,9 @@ _PAUSE = 0.1  # seconds, when the store does not answer
 
 
 class RemoteStep:
-    def __init__(self, services: Services, claim: Claim) -> None:
+    def __init__(self, services: Services, claim: Claim, now: float) -> None:
         self.claim = claim
+        self._since = now  # by the store's clock
         self._services = services
         self._execution: StepAttempt | None = None
         self._closed = False
@@ -97,7 +98,7 @@ class RemoteStep:
         return step_failed(error, problem, self._attempt, final=final, documents=shown)
 
     def _report(self, notice: EndNotice) -> None:
-        self._services.runner.spawn(self._deliver(notice))
+        self._services.runner.spawn(self._deliver(msgspec.structs.replace(notice, since=self._since)))
 
     async def _deliver(self, notice: EndNotice) -> None:
         await deliver(self._services, self.claim, notice, lambda: self._closed)

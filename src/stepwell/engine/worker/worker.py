@@ -362,7 +362,7 @@ class Worker:
         work: Activation | RemoteStep | None = None
         try:
             if claim.path:
-                work = RemoteStep(self._services, claim)
+                work = RemoteStep(self._services, claim, now)
                 work.on_end = self._ended
             else:
                 program = self._rerouter.program(claim)
