@@ -676,6 +676,7 @@ SELECT
     r.version,
     r.kind,
     CASE WHEN t.lease IS NOT NULL THEN 'running' ELSE r.status END AS status,
+    t.held IS NOT NULL AS held,
     r.where_at,
     stepwell.readable(r.input) AS input,
     stepwell.readable(r.output) AS output,
@@ -688,9 +689,8 @@ SELECT
     r.started_by,
     r.queue,
     r.priority,
-    t.owner,
-    t.head,
-    to_timestamp(t.due_at) AS due_at,
+    t.owner AS worker,
+    to_timestamp(nullif(t.due_at, 'infinity')) AS due_at,
     to_timestamp(r.created_at) AS created_at,
     to_timestamp(r.started_at) AS started_at,
     to_timestamp(r.ended_at) AS ended_at,
@@ -734,7 +734,11 @@ SELECT
             END
         WHEN last.kind = 'child_started' AND stepwell.readable(last.payload) ->> 'detached' = 'true' THEN 'completed'
         WHEN last.kind = 'child_ended' THEN
-            CASE WHEN stepwell.readable(last.payload) ->> 'status' <> 'completed' THEN 'failed' ELSE 'completed' END
+            CASE
+                WHEN stepwell.readable(last.payload) ->> 'status' = 'completed' THEN 'completed'
+                WHEN jsonb_typeof(stepwell.readable(last.payload)) = 'object' THEN 'failed'
+                ELSE 'ended' -- how is encrypted
+            END
         WHEN last.kind = 'node_failed' THEN 'failed'
         WHEN last.kind = 'node_skipped' THEN 'skipped'
         WHEN last.kind = 'node_cancelled' THEN 'cancelled'

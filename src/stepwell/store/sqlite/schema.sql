@@ -564,6 +564,7 @@ SELECT
     runs.version,
     runs.kind,
     CASE WHEN tickets.lease IS NULL THEN runs.status ELSE 'running' END AS status,
+    tickets.held IS NOT NULL AS held,
     runs.where_at,
     CAST(runs.input AS TEXT) AS input,
     CAST(runs.output AS TEXT) AS output,
@@ -574,11 +575,14 @@ SELECT
     CAST(runs.tags AS TEXT) AS tags,
     runs."trigger",
     runs.started_by,
+    runs.queue,
+    runs.priority,
+    tickets.owner AS worker,
+    strftime('%Y-%m-%dT%H:%M:%fZ', nullif(tickets.due_at, 9e999), 'unixepoch') AS due_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.created_at, 'unixepoch') AS created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.started_at, 'unixepoch') AS started_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', runs.ended_at, 'unixepoch') AS ended_at,
-    strftime('%Y-%m-%dT%H:%M:%fZ', nullif(tickets.due_at, 9e999), 'unixepoch') AS due_at,
-    tickets.owner AS worker,
+    runs.test,
     runs.done,
     runs.total,
     runs.input_tokens,
@@ -616,8 +620,11 @@ SELECT
         WHEN last.kind = 'child_started' AND json_valid(last.payload)
             AND json_extract(CAST(last.payload AS TEXT), '$.detached') THEN 'completed'
         WHEN last.kind = 'child_ended' THEN
-            iif(json_valid(last.payload) AND json_extract(CAST(last.payload AS TEXT), '$.status') <> 'completed',
-                'failed', 'completed')
+            CASE iif(json_valid(last.payload), json_extract(CAST(last.payload AS TEXT), '$.status'), '')
+                WHEN 'completed' THEN 'completed'
+                WHEN '' THEN 'ended' -- how is encrypted
+                ELSE 'failed'
+            END
         WHEN last.kind = 'node_failed' THEN 'failed'
         WHEN last.kind = 'node_skipped' THEN 'skipped'
         WHEN last.kind = 'node_cancelled' THEN 'cancelled'
