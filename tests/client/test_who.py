@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 
-from stepwell import Context, Engine, Machine, RunFailed, SyncClient, step, transition, workflow
+from stepwell import (
+    Context,
+    Engine,
+    Machine,
+    RunFailed,
+    RunHandle,
+    SyncClient,
+    step,
+    transition,
+    workflow,
+)
 from stepwell.authoring.graphs.format.python_builder import GraphBuilder
+from stepwell.client import Client
 from stepwell.domain.commit import RunRow
 from stepwell.errors import InvalidInput, RunCancelled
+from tests.client.test_sync_parity import parameters
 from tests.engines import Engines, all_events, suspended, until
 
 
@@ -79,6 +92,43 @@ class Order(Machine[dict[str, Any]]):
 
 async def facts(run: Any, kind: str) -> list[dict[str, Any]]:
     return [event.data for event in await all_events(run) if event.kind == kind]
+
+
+READS = {
+    *(
+        "find",
+        "runs",
+        "counts",
+        "histogram",
+        "waits",
+        "approvals",
+        "decided_approvals",
+        "workflows",
+        "versions",
+    ),
+    *("definition", "holds", "limits", "start_rates", "workers", "queues", "audit", "export", "handle"),
+    *("result", "info", "overview", "status", "why", "log", "events", "logs", "follow_logs", "waiting_for"),
+    *("state", "trace", "checkpoints", "documents", "document", "within", "check_usable"),
+}
+
+
+@pytest.mark.req("K38")
+def test_every_verb_that_changes_something_takes_who_does_it() -> None:
+    verbs = {
+        name: get_overloads(verb) or [verb]
+        for kind in (Client, RunHandle)
+        for name, verb in vars(kind).items()
+        if inspect.isfunction(verb) and not name.startswith("_") and name not in READS
+    }
+    without = {
+        name
+        for name, overloads in verbs.items()
+        if not all("by" in parameters(overload) for overload in overloads)
+    }
+
+    assert len(verbs) > 30
+    assert without == set()
+    assert not [n for n, overloads in verbs.items() if any("user" in parameters(o) for o in overloads)]
 
 
 @pytest.mark.req("K38")
@@ -195,7 +245,12 @@ async def test_what_leaves_no_row_behind_is_said_in_the_python_log(
         with caplog.at_level(logging.INFO, "stepwell.client"):
             await run.delete(by="ann", reason="a slip")
             await engine.drop_limit("workflow", "doubling", by="bob")
+            assert engine.worker is not None
+            await engine.drain(engine.worker.id, by="cid", reason="old host")
+            await engine.drain(engine.worker.id, by="dan")
 
+    assert f"worker {engine.worker.id} was asked to stop by cid: old host" in caplog.text
+    assert "dan" not in caplog.text
     assert f"run {run.id} was deleted by ann: a slip" in caplog.text
     assert "was dropped by bob" in caplog.text
 

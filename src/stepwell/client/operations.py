@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ from stepwell.errors import (
     excerpt,
 )
 from stepwell.store.wakeups import Ended
+
+_log = logging.getLogger("stepwell.client")
 
 
 async def hold(client: StoreAccess, run_id: RunId, *, held: bool, by: str, reason: str) -> bool:
@@ -133,6 +136,8 @@ async def drain(client: StoreAccess, worker: str, *, by: str, reason: str) -> bo
     asked, repeated = await client.retry_call(lambda: client.store.drain(id, request))
     if asked is None:
         raise WorkerNotFound(f"there is no worker {excerpt(worker)}")
+    if asked or repeated:  # its row goes with it
+        _log.info("worker %s was asked to stop by %s: %s", worker, request.by or "somebody", request.reason)
     client.notifier.notify_work()
     return asked or repeated
 
