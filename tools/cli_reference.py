@@ -11,7 +11,7 @@ _SHARED = re.compile(r"Shared options\n(?:  .*\n)+\n?")
 _HEAD = """# Commands
 
 Written by `python -m tools.cli_reference`. All commands take `--json`, `--no-color` and `--help`; those that
-work on a database also take `--database`, `--workspace`, `--codec` and `--api-key`. See
+work on a database also take `--database`, `--server`, `--workspace`, `--codec` and `--api-key`. See
 [the command line](cli.md) for what they have in common.
 """
 

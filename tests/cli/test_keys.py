@@ -46,7 +46,7 @@ def test_keys_are_created_listed_and_revoked(tmp_path: Path, capsys: pytest.Capt
     assert (bob["workspace"], bob["scopes"], bob["expires_at"]) == ("acme", ["read"], None)
     assert parse(bob["secret"]) is not None
 
-    assert main(["keys", "revoke", text.id, "--json", *here]) == 0
+    assert main(["keys", "revoke", text.id[:20], "--json", *here]) == 0  # the beginning of its id
     assert json.loads(capsys.readouterr().out) == {"id": text.id, "revoked": True}
     assert main(["keys", "list", "--json", *here]) == 0
     (only,) = json.loads(capsys.readouterr().out)
@@ -61,5 +61,20 @@ def test_wrong_requests_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFix
     asyncio.run(created(here[1]))
     assert main(["keys", "create", "ann", "--scope", "reed", *here]) == 2
     assert "did you mean 'read'?" in capsys.readouterr().err
-    assert main(["keys", "revoke", "nothing", *here]) == 3
-    assert "KEY_NOT_FOUND" in capsys.readouterr().err
+    for unknown in ("nothing", "abc", "0" * 32):
+        assert main(["keys", "revoke", unknown, *here]) == 3
+        assert "KEY_NOT_FOUND" in capsys.readouterr().err
+
+
+def test_the_beginning_of_several_ids_names_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = ["--database", str(tmp_path / "a.db")]
+    asyncio.run(created(here[1]))
+    for name in ("ann", "bob"):
+        assert main(["keys", "create", name, *here]) == 0
+    ann, bob = [parse(line) for line in capsys.readouterr().out.splitlines()]
+    assert ann is not None
+    assert bob is not None
+    both = ann.id[: next(at for at in range(32) if ann.id[at] != bob.id[at])]
+
+    assert main(["keys", "revoke", both, *here]) == 2
+    assert "give more of the id" in capsys.readouterr().err

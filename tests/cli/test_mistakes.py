@@ -60,6 +60,39 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.req("C1")
+@pytest.mark.parametrize(
+    "command", ["dev FILE", "worker FILE", "serve", "run FILE:hello", "bench", "db backup x.db"]
+)
+def test_what_needs_a_database_says_so_when_a_server_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is asked of the server, and `dev` does not wait for a file to change."""
+    source = tmp_path / "flows.py"
+    source.write_text(FLOW)
+    words = command.replace("FILE", str(source)).split()
+
+    assert main([*words, "--server", "http://127.0.0.1:9/?t=secret"]) == 2
+    told = capsys.readouterr().err
+    assert "http://127.0.0.1:9/ is a server" in told
+    assert "--database FILE" in told
+
+    monkeypatch.setenv("STEPWELL_SERVER", "http://127.0.0.1:9")
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert ("stepwell run hello" if words[0] == "run" else "STEPWELL_SERVER names the server") in told
+
+
+@pytest.mark.req("C1")
+def test_wrong_values_say_how_to_write_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = ["--database", str(tmp_path / "app.db")]
+
+    assert main(["runs", "decide", "@last", "maybe", *here]) == 2
+    assert "approved, denied, or JSON" in capsys.readouterr().err
+    assert main(["runs", "start", "hello", "--input", "12", "-i", "x=3", *here]) == 2
+    assert "--input is not an object" in capsys.readouterr().err
+
+
+@pytest.mark.req("C1")
 @pytest.mark.parametrize("command", ["run", "dev"])
 def test_a_folder_that_cannot_be_written_is_named(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

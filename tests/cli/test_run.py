@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stepwell.cli.step_tree import StepTree
+from stepwell.client import RunEvent
 from tests.cli.program import PROGRAM, Terminal, run
 
 FLOWS = """
@@ -57,6 +61,22 @@ def test_the_result_is_on_stdout_and_the_steps_are_on_stderr(folder: Path) -> No
     assert (folder / ".stepwell" / ".gitignore").read_text() == "*\n"
     listed = run("runs", "list", "--json", folder=folder)
     assert [row["status"] for row in json.loads(listed.stdout)] == ["completed"]
+
+
+def test_a_step_took_the_time_since_its_run_was_claimed() -> None:
+    """The claim and the start of a long step are recorded later than they happened."""
+    tree = StepTree()
+    log: list[tuple[int, str, float, str, dict[str, Any]]] = [
+        (1, "accepted", 10.0, "", {}),
+        (2, "claimed", 10.4, "", {"since": 10.1}),
+        (3, "step_started", 10.4, "0/slow#1", {"step": "slow"}),
+        (4, "step_completed", 10.6, "0/slow#1", {"result": 1}),
+    ]
+    for seq, kind, at, path, data in log:
+        moment = datetime.fromtimestamp(at, tz=UTC)
+        tree.take(RunEvent(seq=seq, at=moment, kind=kind, type="", path=path, attempt=0, data=data))
+
+    assert tree.lines["0/slow#1"].texts(20.0)[1] == "0.5s"
 
 
 def test_a_failed_run_ends_with_one_and_a_next_step(folder: Path) -> None:

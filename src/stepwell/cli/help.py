@@ -54,7 +54,7 @@ def sections_help(title: str, usage: str, sections: dict[str, list[tuple[str, st
     return "\n\n".join([*parts, end]) + "\n"
 
 
-_SHARED = ("database", "workspace", "codec", "api_key", "json", "no_color", "help")
+_SHARED = ("database", "server", "workspace", "codec", "api_key", "json", "no_color", "help")
 
 
 def _argument_name(parameter: Any) -> str:

@@ -55,7 +55,7 @@ ErrorWords = Annotated[
 ]
 
 
-def json_value(option: str, text: str) -> Any:
+def json_value(option: str, text: str, hint: str = "put text in double quotes: '\"text\"'") -> Any:
     """Return the value of an option that takes JSON, @FILE, or - for stdin."""
     import msgspec
 
@@ -63,9 +63,7 @@ def json_value(option: str, text: str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidRequest(
-            f"{option} is not JSON: {error}", hint="put text in double quotes: '\"text\"'"
-        ) from None
+        raise InvalidRequest(f"{option} is not JSON: {error}", hint=hint) from None
 
 
 def pairs(option: str, texts: list[str]) -> dict[str, Any]:

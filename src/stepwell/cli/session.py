@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from stepwell.cli.output import Output
-from stepwell.errors import InvalidRequest, RunNotFound, StoreUnusable, Unauthenticated, excerpt
+from stepwell.errors import InvalidRequest, KeyNotFound, RunNotFound, StoreUnusable, Unauthenticated, excerpt
 
 if TYPE_CHECKING:
     from stepwell.client import Client, RunHandle
@@ -23,6 +23,7 @@ DEFAULT = "stepwell.db"
 FOLDER = ".stepwell"  # the database of `stepwell dev` and `stepwell run`
 _ID_LENGTH, _HEX = 32, frozenset("0123456789abcdef")
 _PREFIX_MIN = 4
+_KEYS_PAGE = 500
 _RETRY_SECONDS = 5.0  # seconds that a server may be away: a person is waiting
 _NEWEST = {"@last": (), "@failed": ("failed", "timed_out"), "@waiting": ("suspended",)}
 
@@ -136,13 +137,19 @@ class CliSession:
         ]
         return [*words, "--json"] if self.out.as_json else words
 
-    def need_database(self, command: str) -> None:
-        """Refuse a command that servers do not offer."""
+    def need_database(self, command: str, *, instead: str = "") -> None:
+        """Refuse a command that servers do not offer. `instead` says what a server does offer."""
         if self.remote:
+            named = "; STEPWELL_SERVER names the server" if self._by_variable else ""
+            server = self.database.partition("?")[0]  # without the launch token
             raise InvalidRequest(
-                f"`stepwell {command}` reads the database itself",
-                hint="call it where the database can be reached: --database FILE or postgresql://...",
+                f"`stepwell {command}` needs the database itself, and {server} is a server",
+                hint=instead or f"name the database: --database FILE or postgresql://...{named}",
             )
+
+    @property
+    def _by_variable(self) -> bool:
+        return self._database == os.environ.get("STEPWELL_SERVER")
 
     @cached_property
     def codec(self) -> PayloadCodec | None:
@@ -247,13 +254,32 @@ class CliSession:
             raise RunNotFound(f"there is no run {excerpt(text)}")  # as a database says it
         return client.handle(text)
 
-    async def _completed(self, client: Client, prefix: str) -> str:
-        matches = [row.id for row in await client.runs(id_prefix=prefix, limit=3)]
+    async def whole_key(self, client: Client, text: str) -> str:
+        """Return the id of the API key that the text is, or begins with."""
+        if len(text) == _ID_LENGTH and set(text) <= _HEX:
+            return text
+        matches: list[str] = []
+        before = ""
+        while text and (rows := await client.keys.list(before=before, limit=_KEYS_PAGE)):
+            matches += [row.id for row in rows if row.id.startswith(text)]
+            before = rows[-1].id
         if not matches:
-            return prefix
-        if len(matches) > 1 and prefix not in matches:
-            shown = ", ".join(matches[:2]) + (", ..." if len(matches) > 2 else "")
-            raise InvalidRequest(f"several runs begin with {prefix}", hint="give more of the id", runs=shown)
-        if len(prefix) < _PREFIX_MIN:
-            raise InvalidRequest(f"{prefix} is too short for an id", hint="give four characters or more")
-        return matches[0]
+            raise KeyNotFound(f"there is no key {excerpt(text)}", hint="see `stepwell keys list`")
+        return _only(text, matches, "keys")
+
+    async def _completed(self, client: Client, prefix: str) -> str:
+        return _only(prefix, [row.id for row in await client.runs(id_prefix=prefix, limit=3)], "runs")
+
+
+def _only(prefix: str, matches: list[str], what: str) -> str:
+    """Return the one id that begins with the prefix; the prefix itself if none does."""
+    if not matches:
+        return prefix
+    if len(matches) > 1 and prefix not in matches:
+        shown = ", ".join(matches[:2]) + (", ..." if len(matches) > 2 else "")
+        raise InvalidRequest(
+            f"several {what} begin with {prefix}", hint="give more of the id", **{what: shown}
+        )
+    if len(prefix) < _PREFIX_MIN:
+        raise InvalidRequest(f"{prefix} is too short for an id", hint="give four characters or more")
+    return matches[0]

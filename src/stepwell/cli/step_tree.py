@@ -86,6 +86,7 @@ class StepTree:
 
     def _claimed(self, event: RunEvent, data: dict[str, Any], at: float, _: str) -> None:
         self.status = "running"
+        self._last_at = data.get("since") or at  # it is recorded later, with the worker's first commit
 
     def _retried(self, event: RunEvent, data: dict[str, Any], at: float, _: str) -> None:
         self.status, self.ended, self.error = "running", None, {}

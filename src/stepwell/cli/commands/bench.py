@@ -40,6 +40,8 @@ async def bench(
     It uses a new SQLite file, or an empty database that you name; a database that has runs is refused. A
     run has three steps that do nothing, so the figures are those of the engine and the disk.
     """
+    if session.named:
+        session.need_database("bench")
     with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
         database = session.database if session.named else str(Path(folder) / "bench.db")
         figures = await _measured(session, database, runs)

@@ -95,11 +95,12 @@ async def list_(session: CliSession, limit: Limit = 100) -> None:
 @commands.add("revoke", "stepwell keys revoke 7f3a9c")
 async def revoke(
     session: CliSession,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or the beginning of its id.")],
     by: By = "",
 ) -> None:
     """Revoke a key. Its next request is refused."""
     async with session.client(payloads=False) as client:
+        key = await session.whole_key(client, key)
         done = await client.keys.revoke(key, by=by or session.user)
     if session.out.as_json:
         session.out.json({"id": key, "revoked": done})

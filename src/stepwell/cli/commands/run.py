@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -84,6 +85,9 @@ async def run(
             return await _followed(session, handle, name, detach, limit, exit_on_wait, "the run continues")
     from stepwell.cli.source import collect
 
+    known = shlex.quote(name) if name else "NAME"
+    instead = f"start it there by its name: stepwell run {known}; or name a database: --database FILE"
+    session.need_database(f"run {target}", instead=instead)
     programs = collect(source)
     name = _chosen(programs, source, name)
     session.create_own()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stepwell.client.options import WhoOptions
 
 commands = Commands()
+_ANSWERS = "use approved, denied, or JSON: true, '\"text\"', '{\"amount\": 12}'"
 _LIVE = ("pending", "running", "suspended")
 Payload = Annotated[
     str | None, typer.Option("--payload", metavar="JSON", help="Payload as JSON, @FILE, or - for stdin.")
@@ -79,7 +80,11 @@ def input_of(text: str | None, fields: list[str]) -> list[Any]:
     """Return the input of a start, or `{}` if none was given."""
     if fields:
         base = json_value("--input", text) if text is not None else {}
-        return [{**base, **pairs("--field", fields)} if isinstance(base, dict) else base]
+        if not isinstance(base, dict):
+            raise InvalidRequest(
+                "--input is not an object, so it has no fields", hint="leave --input or -i out"
+            )
+        return [{**base, **pairs("--field", fields)}]
     return [json_value("--input", text)] if text is not None else []
 
 
@@ -149,7 +154,7 @@ async def decide(
     reason: Reason = "",
 ) -> None:
     """Answer an open approval of a run."""
-    value = answer if answer in ("approved", "denied") else json_value("ANSWER", answer)
+    value = answer if answer in ("approved", "denied") else json_value("ANSWER", answer, _ANSWERS)
     async with session.handle(run) as handle:
         await handle.decide(value, path=path, by=by or session.user, roles=role, reason=reason)
     _done(session, handle.id, f"decided: {answer}")

@@ -83,6 +83,7 @@ def serve(
     from stepwell.server.listener import Listener, bind
     from stepwell.server.proxy import TrustedProxy
 
+    session.need_database("serve")
     write_log(log_format(log_as))
     session.must_exist()
     database = session.database if session.codec is not None else asyncio.run(_without_codec(session))
@@ -125,6 +126,7 @@ def dev(
         write_log(log_format(log_as))
         _child(session, source, fd, host, host_name, no_auth=no_auth, metrics=shown)
         return
+    session.need_database("dev")
     if source.endswith(FILES) and not Path(source).is_file():
         raise InvalidDefinition(f"there is no file {source}", hint="name a module or a .py or .json file")
     names = [word for name in host_name for word in ("--host-name", name)]

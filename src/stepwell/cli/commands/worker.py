@@ -44,6 +44,7 @@ async def worker(
     from stepwell.server.metrics import MetricsPort
     from stepwell.settings import Settings
 
+    session.need_database("worker")
     write_log(log_format(log_as))
     programs = collect(source)
     queues = queue or ["default"]
