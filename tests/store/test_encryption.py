@@ -250,7 +250,7 @@ def test_facts_that_stay_readable_hold_no_value_of_users() -> None:
         "timer_fired": set(),
         "step_started": {"step"},
         "node_started": set(),
-        "suspended": set(),
+        "suspended": {"held"},  # whether a person held the run
         "resumed": set(),
         "wait_ended": {"outcome", "received"},
         "compensation_completed": {"failed"},
