@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Skull } from "lucide-react";
-import { type ReactNode, useCallback, useEffect, useMemo, useState } from "react";
+import { type ReactNode, useCallback, useMemo, useState } from "react";
 import type { Run } from "../api/client";
 import { type Demo, demoQuery, killWorker } from "../api/demo";
 import { runQuery, workflowQuery } from "../api/queries";
@@ -11,6 +11,7 @@ import { Command, EmptyState } from "../components/EmptyState";
 import { Glyph } from "../components/Glyph";
 import { StatusWord } from "../components/StatusBadge";
 import { useNow } from "../components/Time";
+import { usePageTitle } from "../components/usePageTitle";
 import { summary } from "../domain/eventKinds";
 import { edgeState, graphDrawing, type NodeState, nodeFact, nodeStates } from "../domain/graph";
 import { placeName } from "../domain/path";
@@ -26,9 +27,7 @@ const LOOK_AGAIN = 1000; // ms
 /** The first page of `stepwell demo`: an order that moves, and a worker to kill. */
 export function DemoPage() {
   const demo = useQuery({ ...demoQuery, staleTime: 0, refetchInterval: LOOK_AGAIN });
-  useEffect(() => {
-    document.title = "Demo · Stepwell Studio";
-  }, []);
+  usePageTitle("Demo");
   if (demo.data === null) {
     return (
       <main className="main" id="main">

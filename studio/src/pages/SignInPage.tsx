@@ -1,6 +1,7 @@
-import { type FormEvent, useEffect, useState } from "react";
+import { type FormEvent, useState } from "react";
 import { ApiProblem, api, ask, root } from "../api/client";
 import { Command } from "../components/EmptyState";
+import { usePageTitle } from "../components/usePageTitle";
 import { PublicFrame } from "../shell/PublicFrame";
 
 /** What a browser without a session sees. An expired link is a normal state, not an error. */
@@ -9,9 +10,7 @@ export function SignInPage() {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const left = new URLSearchParams(window.location.search).has("left");
-  useEffect(() => {
-    document.title = "Sign in · Stepwell Studio";
-  }, []);
+  usePageTitle("Sign in");
   const signIn = async (event: FormEvent) => {
     event.preventDefault();
     const text = key.trim();

@@ -1,12 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { BellRing, Plus, Trash2 } from "lucide-react";
-import { useEffect, useState } from "react";
+import { BellRing, Trash2 } from "lucide-react";
+import { useState } from "react";
 import { api, ask, type Schemas } from "../../api/client";
 import { alertsQuery } from "../../api/queries";
+import { DeleteDialog } from "../../components/DeleteDialog";
 import { Command, EmptyState } from "../../components/EmptyState";
-import { FormDialog } from "../../components/FormDialog";
-import { Skeleton } from "../../components/Skeleton";
+import { IconButton } from "../../components/IconButton";
+import { ListPage } from "../../components/ListPage";
+import { Switch } from "../../components/Switch";
 import { Ago } from "../../components/Time";
 import { useChange } from "../../components/useChange";
 import { duration } from "../../domain/time";
@@ -19,12 +21,7 @@ type Incident = Schemas["AlertIncidentView"];
 export function AlertsPage() {
   const alerts = useQuery({ ...alertsQuery, refetchInterval: 5_000 });
   const { problem, change } = useChange(alertsQuery.queryKey);
-  const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState<Alert | null>(null);
-  useEffect(() => {
-    document.title = "Alerts · Stepwell Studio";
-  }, []);
-  if (alerts.error && !alerts.data) throw alerts.error;
   const rows = alerts.data?.alerts ?? [];
   const open = rows.flatMap((alert) => alert.incidents.map((incident) => ({ alert, incident })));
   const set = (row: Alert, on: boolean) => {
@@ -33,97 +30,81 @@ export function AlertsPage() {
     return ask(api.PUT("/api/v1/alerts/{alert_name}", at));
   };
   return (
-    <main className="main" id="main">
-      <div className={adding ? "schg" : "schg one"}>
-        <div className="schl">
-          <div className="pagehead">
-            <h1>Alerts</h1>
-            <span className="xs t3">{said(rows.length, open.length)}</span>
-            <span className="grow" />
-            <button type="button" className="btn primary" onClick={() => setAdding(true)}>
-              <Plus className="i" aria-hidden="true" />
-              New alert
-            </button>
-          </div>
-          {problem && (
-            <p className="errline" role="alert">
-              {problem}
-            </p>
-          )}
-          {open.length > 0 && <OpenIncidents open={open} />}
-          {rows.length > 0 && (
-            <section aria-labelledby="alert-rules">
-              <h2 className="h3 inpage" id="alert-rules">
-                Rules
-              </h2>
-              <table className="table sct rules">
-                <thead>
-                  <tr>
-                    <th scope="col">Alert</th>
-                    <th scope="col">Condition</th>
-                    <th scope="col">Status</th>
-                    <th scope="col" className="hide-s">
-                      Channel
-                    </th>
-                    <th scope="col" className="hide-s">
-                      {" "}
-                      Repeats every{" "}
-                    </th>
-                    <th scope="col" className="num">
-                      <span className="sr">Actions</span>
-                    </th>
-                    <th scope="col" className="num">
-                      On
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {rows.map((row) => (
-                    <Row
-                      key={row.name}
-                      row={row}
-                      set={(on) => void change(() => set(row, on))}
-                      remove={() => setRemoving(row)}
-                    />
-                  ))}
-                </tbody>
-              </table>
-            </section>
-          )}
-          {alerts.isPending && <Skeleton rows={4} />}
-          {alerts.data && !rows.length && (
-            <EmptyState
-              icon={<BellRing className="i l" aria-hidden="true" />}
-              title="No alerts yet"
-              action={<Command text="stepwell alerts set failures failed --channel CHANNEL" />}
-            >
-              An alert notifies people of failed, stuck or overdue runs, of a queue without workers, and of a
-              full queue.
-            </EmptyState>
-          )}
-        </div>
-        {adding && <AlertForm close={() => setAdding(false)} />}
-      </div>
-      {removing && (
-        <FormDialog
-          title={`Delete ${removing.name}?`}
-          lead={
-            removing.incidents.length
-              ? "Its open incidents are deleted, and nobody is notified when they end."
-              : "Nobody is notified of this condition from now on."
-          }
-          close={() => setRemoving(null)}
-          keep="Keep it"
-          word="Delete alert"
-          danger
-          act={() => {
-            setRemoving(null);
-            const at = { params: { path: { alert_name: removing.name } } };
-            void change(() => ask(api.DELETE("/api/v1/alerts/{alert_name}", at)));
-          }}
-        />
-      )}
-    </main>
+    <ListPage
+      title="Alerts"
+      list={alerts}
+      count={rows.length}
+      summary={said(rows.length, open.length)}
+      problem={problem}
+      add="New alert"
+      form={(close) => <AlertForm close={close} />}
+      empty={
+        <EmptyState
+          icon={<BellRing className="i l" aria-hidden="true" />}
+          title="No alerts yet"
+          action={<Command text="stepwell alerts set failures failed --channel CHANNEL" />}
+        >
+          An alert notifies people of failed, stuck or overdue runs, of a queue without workers, and of a full
+          queue.
+        </EmptyState>
+      }
+      dialogs={
+        removing && (
+          <DeleteDialog
+            name={removing.name}
+            lead={
+              removing.incidents.length
+                ? "Its open incidents are deleted, and nobody is notified when they end."
+                : "Nobody is notified of this condition from now on."
+            }
+            word="Delete alert"
+            close={() => setRemoving(null)}
+            remove={() => {
+              const at = { params: { path: { alert_name: removing.name } } };
+              void change(() => ask(api.DELETE("/api/v1/alerts/{alert_name}", at)));
+            }}
+          />
+        )
+      }
+    >
+      {open.length > 0 && <OpenIncidents open={open} />}
+      <section aria-labelledby="alert-rules">
+        <h2 className="h3 inpage" id="alert-rules">
+          Rules
+        </h2>
+        <table className="table sct rules">
+          <thead>
+            <tr>
+              <th scope="col">Alert</th>
+              <th scope="col">Condition</th>
+              <th scope="col">Status</th>
+              <th scope="col" className="hide-s">
+                Channel
+              </th>
+              <th scope="col" className="hide-s">
+                Repeats every
+              </th>
+              <th scope="col" className="num">
+                <span className="sr">Actions</span>
+              </th>
+              <th scope="col" className="num">
+                On
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <Row
+                key={row.name}
+                row={row}
+                set={(on) => void change(() => set(row, on))}
+                remove={() => setRemoving(row)}
+              />
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </ListPage>
   );
 }
 
@@ -131,8 +112,7 @@ function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] 
   return (
     <section aria-labelledby="alert-open">
       <h2 className="h3 inpage" id="alert-open">
-        {" "}
-        Open incidents{" "}
+        Open incidents
       </h2>
       <table className="table sct">
         <thead>
@@ -143,8 +123,7 @@ function OpenIncidents({ open }: { open: { alert: Alert; incident: Incident }[] 
               Runs
             </th>
             <th scope="col" className="hide-s">
-              {" "}
-              Notified{" "}
+              Notified
             </th>
           </tr>
         </thead>
@@ -217,25 +196,10 @@ function Row({ row, set, remove }: { row: Alert; set: (on: boolean) => void; rem
       </td>
       <td className="t2 hide-s">{duration(row.repeat * 1000)}</td>
       <td className="num">
-        <button
-          type="button"
-          className="iconbtn sm"
-          title="Delete"
-          aria-label={`Delete ${row.name}…`}
-          onClick={remove}
-        >
-          <Trash2 className="i" aria-hidden="true" />
-        </button>
+        <IconButton icon={Trash2} title="Delete" label={`Delete ${row.name}…`} act={remove} />
       </td>
       <td className="num">
-        <input
-          type="checkbox"
-          className="switch"
-          role="switch"
-          aria-label={`${row.name} is on`}
-          checked={!row.paused}
-          onChange={(event) => set(event.target.checked)}
-        />
+        <Switch label={`${row.name} is on`} on={!row.paused} set={set} />
       </td>
     </tr>
   );

@@ -9,6 +9,7 @@ import { Glyph } from "../../components/Glyph";
 import { Kbd, modifier } from "../../components/Kbd";
 import { Skeleton } from "../../components/Skeleton";
 import { Ago } from "../../components/Time";
+import { usePageTitle } from "../../components/usePageTitle";
 import { isTyping, singleKeys } from "../../shell/shortcuts";
 import { ApprovalDetail } from "./ApprovalDetail";
 import {
@@ -40,9 +41,7 @@ export function ApprovalsPage() {
   const list = useQuery(approvalsQuery(whose, me));
   const received = useCallback(() => void queries.invalidateQueries({ queryKey: ["approvals"] }), [queries]);
   useTopic("runs", received);
-  useEffect(() => {
-    document.title = "Approvals · Stepwell Studio";
-  }, []);
+  usePageTitle("Approvals");
   const open = list.data ?? [];
   const past = useInfiniteQuery(decidedQuery);
   const decided = past.data?.pages.flatMap((page) => page.approvals) ?? [];

@@ -1,12 +1,13 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { ArrowLeft, Plus, SearchX, Table2 } from "lucide-react";
-import { type FormEvent, useEffect, useState } from "react";
+import { type FormEvent, useState } from "react";
 import { ApiProblem, type Schemas } from "../../api/client";
 import { collectionQuery, recordsQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { Skeleton } from "../../components/Skeleton";
 import { Ago } from "../../components/Time";
+import { usePageTitle } from "../../components/usePageTitle";
 import { RecordPanel } from "./RecordPanel";
 
 type Collection = Schemas["CollectionView"];
@@ -20,9 +21,7 @@ export function CollectionPage() {
   const where = search.where ?? "";
   const info = useQuery(collectionQuery(collection));
   const records = useInfiniteQuery(recordsQuery(collection, where));
-  useEffect(() => {
-    document.title = `${collection} · Records · Stepwell Studio`;
-  }, [collection]);
+  usePageTitle(`${collection} · Records`);
   const go = (change: Record<string, string | undefined>) =>
     void navigate({
       to: "/records/$collection",

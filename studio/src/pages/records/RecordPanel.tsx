@@ -132,8 +132,7 @@ function RecordForm({ collection, record, choose, close }: PanelProps & { record
                 setProblem("");
               }}
             >
-              {" "}
-              Show the change{" "}
+              Show the change
             </button>
           </p>
         )}

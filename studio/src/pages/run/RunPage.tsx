@@ -18,6 +18,7 @@ import { runQuery, whyQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { Glyph } from "../../components/Glyph";
 import { Kbd } from "../../components/Kbd";
+import { usePageTitle } from "../../components/usePageTitle";
 import { type Row, type RunEvent, type RunModel, runStatusAt, statusAt } from "../../domain/run";
 import { isEnded, type StepStatus } from "../../domain/status";
 import { isTyping, singleKeys } from "../../shell/shortcuts";
@@ -131,9 +132,7 @@ function LoadedRun({ run }: { run: RunDetail }) {
   useEffect(() => {
     if (model.last) void queries.invalidateQueries({ queryKey: ["run", run.id] });
   }, [model.last, queries, run.id]);
-  useEffect(() => {
-    document.title = `${run.key || run.workflow} · Stepwell Studio`;
-  }, [run.key, run.workflow]);
+  usePageTitle(run.key || run.workflow);
 
   const views = [...(VIEWS[run.kind] ?? VIEWS.function ?? []), ...SHARED];
   const view = views.find((each) => each.name === search.view)?.name ?? views[0]?.name ?? "events";

@@ -1,11 +1,12 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Columns3, Inbox, ListChecks, Play, Unplug } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { live, useLive } from "../../api/live";
 import { Command, EmptyState } from "../../components/EmptyState";
 import { Kbd } from "../../components/Kbd";
 import { useNow } from "../../components/Time";
+import { usePageTitle } from "../../components/usePageTitle";
 import { NO_FILTERS, type RunFilters, readFilters, writeFilters } from "../../domain/filters";
 import { statusWord } from "../../domain/status";
 import { duration } from "../../domain/time";
@@ -29,9 +30,7 @@ export function RunsPage() {
   const list = useRuns(filters);
   const { columns } = useColumns();
   const [bulk, setBulk] = useState(false);
-  useEffect(() => {
-    document.title = "Runs · Stepwell Studio";
-  }, []);
+  usePageTitle("Runs");
   if (list.error && !list.runs.length) throw list.error;
   return (
     <main className="main" id="main">

@@ -1,9 +1,9 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { X } from "lucide-react";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { api, ask } from "../../api/client";
 import { workflowsQuery } from "../../api/queries";
 import { ChoiceField } from "../../components/Field";
+import { SidePanel } from "../../components/SidePanel";
 import { duration, instant } from "../../domain/time";
 
 const OVERLAP = [
@@ -67,14 +67,7 @@ export function ScheduleForm({ close }: { close: () => void }) {
     }
   };
   return (
-    <section className="inspector sched" aria-label="New schedule">
-      <div className="insp-h">
-        <h2 className="sans">New schedule</h2>
-        <span className="grow" />
-        <button type="button" className="iconbtn sm" aria-label="Close" title="Close" onClick={close}>
-          <X className="i" aria-hidden="true" />
-        </button>
-      </div>
+    <SidePanel title="New schedule" close={close}>
       <form className="sec col" onSubmit={create} noValidate>
         <div className="field">
           <label htmlFor={`${id}-workflow`}>Workflow</label>
@@ -160,7 +153,7 @@ export function ScheduleForm({ close }: { close: () => void }) {
           </button>
         </div>
       </form>
-    </section>
+    </SidePanel>
   );
 }
 

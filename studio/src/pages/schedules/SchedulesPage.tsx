@@ -1,12 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { CalendarClock, History, Pause, Play, Plus, Trash2 } from "lucide-react";
-import { useEffect, useState } from "react";
+import { CalendarClock, History, Pause, Play, Trash2 } from "lucide-react";
+import { useState } from "react";
 import { api, ask, type Schemas } from "../../api/client";
 import { schedulesQuery } from "../../api/queries";
+import { DeleteDialog } from "../../components/DeleteDialog";
 import { Command, EmptyState } from "../../components/EmptyState";
 import { FormDialog } from "../../components/FormDialog";
-import { Skeleton } from "../../components/Skeleton";
+import { IconButton } from "../../components/IconButton";
+import { ListPage } from "../../components/ListPage";
+import { Switch } from "../../components/Switch";
 import { useNow, useZoneName } from "../../components/Time";
 import { useChange } from "../../components/useChange";
 import { absolute, ago, instant } from "../../domain/time";
@@ -26,15 +29,10 @@ const WHY: Record<string, string> = {
 export function SchedulesPage() {
   const schedules = useQuery({ ...schedulesQuery, refetchInterval: 5_000 });
   const { problem, change } = useChange(schedulesQuery.queryKey);
-  const [adding, setAdding] = useState(false);
   const [pausing, setPausing] = useState(false);
   const [removing, setRemoving] = useState<Schedule | null>(null);
   const [filling, setFilling] = useState<Schedule | null>(null);
   const [started, setStarted] = useState<{ name: string; run: string } | null>(null);
-  useEffect(() => {
-    document.title = "Schedules · Stepwell Studio";
-  }, []);
-  if (schedules.error && !schedules.data) throw schedules.error;
   const rows = schedules.data?.schedules ?? [];
   const on = rows.filter((row) => !row.paused);
   const set = (row: Schedule, run: boolean) => {
@@ -49,117 +47,106 @@ export function SchedulesPage() {
     setStarted({ name: row.name, run: run.id });
   };
   return (
-    <main className="main" id="main">
-      <div className={adding ? "schg" : "schg one"}>
-        <div className="schl">
-          <div className="pagehead">
-            <h1>Schedules</h1>
-            <span className="xs t3">{said(rows)}</span>
-            <span className="grow" />
-            {on.length > 1 && (
-              <button type="button" className="btn" onClick={() => setPausing(true)}>
-                <Pause className="i" aria-hidden="true" />
-                Pause all…
-              </button>
-            )}
-            <button type="button" className="btn primary" onClick={() => setAdding(true)}>
-              <Plus className="i" aria-hidden="true" />
-              New schedule
-            </button>
-          </div>
-          {problem && (
-            <p className="errline" role="alert">
-              {problem}
-            </p>
+    <ListPage
+      title="Schedules"
+      list={schedules}
+      count={rows.length}
+      summary={said(rows)}
+      problem={problem}
+      actions={
+        on.length > 1 && (
+          <button type="button" className="btn" onClick={() => setPausing(true)}>
+            <Pause className="i" aria-hidden="true" />
+            Pause all…
+          </button>
+        )
+      }
+      add="New schedule"
+      form={(close) => <ScheduleForm close={close} />}
+      empty={
+        <EmptyState
+          icon={<CalendarClock className="i l" aria-hidden="true" />}
+          title="No schedules yet"
+          action={<Command text="stepwell schedules create nightly WORKFLOW --cron '0 2 * * *'" />}
+        >
+          A schedule starts a workflow by cron in a time zone, or at an interval.
+        </EmptyState>
+      }
+      dialogs={
+        <>
+          {pausing && (
+            <FormDialog
+              title={`Pause ${on.length} schedules?`}
+              lead="They start no runs until they are turned on again. Runs that they started continue."
+              close={() => setPausing(false)}
+              keep="Keep them on"
+              word={`Pause ${on.length} schedules`}
+              act={() => {
+                setPausing(false);
+                void change(async () => {
+                  for (const row of on) await set(row, false);
+                });
+              }}
+            />
           )}
-          {started && (
-            <p className="note2 t2" role="status">
-              {started.name} started{" "}
-              <Link className="link mono" to="/runs/$id" params={{ id: started.run }}>
-                {started.run.slice(0, 8)}
-              </Link>
-            </p>
+          {removing && (
+            <DeleteDialog
+              name={removing.name}
+              lead="It starts no more runs. Runs that it started continue."
+              word="Delete schedule"
+              close={() => setRemoving(null)}
+              remove={() => {
+                const at = { params: { path: { name: removing.name } } };
+                void change(() => ask(api.DELETE("/api/v1/schedules/{name}", at)));
+              }}
+            />
           )}
-          {rows.length > 0 && (
-            <table className="table sct rules">
-              <thead>
-                <tr>
-                  <th scope="col">Schedule</th>
-                  <th scope="col">When</th>
-                  <th scope="col">Next</th>
-                  <th scope="col" className="hide-s">
-                    Last
-                  </th>
-                  <th scope="col" className="hide-s">
-                    Overlap
-                  </th>
-                  <th scope="col" className="num">
-                    <span className="sr">Actions</span>
-                  </th>
-                  <th scope="col" className="num">
-                    On
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map((row) => (
-                  <Row
-                    key={row.name}
-                    row={row}
-                    set={(run) => void change(() => set(row, run))}
-                    run={() => void change(() => runNow(row))}
-                    fill={() => setFilling(row)}
-                    remove={() => setRemoving(row)}
-                  />
-                ))}
-              </tbody>
-            </table>
-          )}
-          {schedules.isPending && <Skeleton rows={4} />}
-          {schedules.data && !rows.length && (
-            <EmptyState
-              icon={<CalendarClock className="i l" aria-hidden="true" />}
-              title="No schedules yet"
-              action={<Command text="stepwell schedules create nightly WORKFLOW --cron '0 2 * * *'" />}
-            >
-              A schedule starts a workflow by cron in a time zone, or at an interval.
-            </EmptyState>
-          )}
-        </div>
-        {adding && <ScheduleForm close={() => setAdding(false)} />}
-      </div>
-      {pausing && (
-        <FormDialog
-          title={`Pause ${on.length} schedules?`}
-          lead="They start no runs until they are turned on again. Runs that they started continue."
-          close={() => setPausing(false)}
-          keep="Keep them on"
-          word={`Pause ${on.length} schedules`}
-          act={() => {
-            setPausing(false);
-            void change(async () => {
-              for (const row of on) await set(row, false);
-            });
-          }}
-        />
+          {filling && <BackfillDialog schedule={filling} close={() => setFilling(null)} />}
+        </>
+      }
+    >
+      {started && (
+        <p className="note2 t2" role="status">
+          {started.name} started{" "}
+          <Link className="link mono" to="/runs/$id" params={{ id: started.run }}>
+            {started.run.slice(0, 8)}
+          </Link>
+        </p>
       )}
-      {removing && (
-        <FormDialog
-          title={`Delete ${removing.name}?`}
-          lead="It starts no more runs. Runs that it started continue."
-          close={() => setRemoving(null)}
-          keep="Keep it"
-          word="Delete schedule"
-          danger
-          act={() => {
-            setRemoving(null);
-            const at = { params: { path: { name: removing.name } } };
-            void change(() => ask(api.DELETE("/api/v1/schedules/{name}", at)));
-          }}
-        />
-      )}
-      {filling && <BackfillDialog schedule={filling} close={() => setFilling(null)} />}
-    </main>
+      <table className="table sct rules">
+        <thead>
+          <tr>
+            <th scope="col">Schedule</th>
+            <th scope="col">When</th>
+            <th scope="col">Next</th>
+            <th scope="col" className="hide-s">
+              Last
+            </th>
+            <th scope="col" className="hide-s">
+              Overlap
+            </th>
+            <th scope="col" className="num">
+              <span className="sr">Actions</span>
+            </th>
+            <th scope="col" className="num">
+              On
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <Row
+              key={row.name}
+              row={row}
+              set={(run) => void change(() => set(row, run))}
+              run={() => void change(() => runNow(row))}
+              fill={() => setFilling(row)}
+              remove={() => setRemoving(row)}
+            />
+          ))}
+        </tbody>
+      </table>
+    </ListPage>
   );
 }
 
@@ -201,43 +188,12 @@ function Row(props: {
       </td>
       <td className="t2 hide-s">{row.overlap}</td>
       <td className="num">
-        <button
-          type="button"
-          className="iconbtn sm"
-          title="Run now"
-          aria-label={`Run ${row.name} now`}
-          onClick={props.run}
-        >
-          <Play className="i" aria-hidden="true" />
-        </button>
-        <button
-          type="button"
-          className="iconbtn sm"
-          title="Backfill…"
-          aria-label={`Backfill ${row.name}…`}
-          onClick={props.fill}
-        >
-          <History className="i" aria-hidden="true" />
-        </button>
-        <button
-          type="button"
-          className="iconbtn sm"
-          title="Delete…"
-          aria-label={`Delete ${row.name}…`}
-          onClick={props.remove}
-        >
-          <Trash2 className="i" aria-hidden="true" />
-        </button>
+        <IconButton icon={Play} title="Run now" label={`Run ${row.name} now`} act={props.run} />
+        <IconButton icon={History} title="Backfill…" label={`Backfill ${row.name}…`} act={props.fill} />
+        <IconButton icon={Trash2} title="Delete…" label={`Delete ${row.name}…`} act={props.remove} />
       </td>
       <td className="num">
-        <input
-          type="checkbox"
-          className="switch"
-          role="switch"
-          aria-label={`${row.name} is on`}
-          checked={!row.paused}
-          onChange={(event) => props.set(event.target.checked)}
-        />
+        <Switch label={`${row.name} is on`} on={!row.paused} set={props.set} />
       </td>
     </tr>
   );

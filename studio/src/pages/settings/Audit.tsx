@@ -34,8 +34,7 @@ export function Audit() {
                 <th scope="col">By</th>
                 <th scope="col">Action</th>
                 <th scope="col" className="hide-s">
-                  {" "}
-                  Path{" "}
+                  Path
                 </th>
                 <th scope="col">Outcome</th>
               </tr>

@@ -62,8 +62,7 @@ export function Keys() {
                 </th>
                 <th scope="col">Scopes</th>
                 <th scope="col" className="hide-s">
-                  {" "}
-                  Created{" "}
+                  Created
                 </th>
                 <th scope="col" className="hide-s">
                   Last used

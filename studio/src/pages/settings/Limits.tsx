@@ -49,8 +49,7 @@ export function Limits() {
                 <th scope="col">Scope</th>
                 <th scope="col">Name</th>
                 <th scope="col" className="num">
-                  {" "}
-                  Active runs{" "}
+                  Active runs
                 </th>
                 <th scope="col" className="hide-s">
                   Set by

@@ -1,12 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { Megaphone, Plus, RadioTower, Trash2 } from "lucide-react";
-import { useEffect, useState } from "react";
+import { Megaphone, RadioTower, Trash2 } from "lucide-react";
+import { useState } from "react";
 import { api, ask, type Schemas } from "../../api/client";
 import { triggersQuery } from "../../api/queries";
+import { DeleteDialog } from "../../components/DeleteDialog";
 import { Command, EmptyState } from "../../components/EmptyState";
-import { FormDialog } from "../../components/FormDialog";
-import { Skeleton } from "../../components/Skeleton";
+import { IconButton } from "../../components/IconButton";
+import { ListPage } from "../../components/ListPage";
+import { Switch } from "../../components/Switch";
 import { Ago } from "../../components/Time";
 import { useChange } from "../../components/useChange";
 import { duration } from "../../domain/time";
@@ -19,13 +21,8 @@ type Trigger = Schemas["TriggerView"];
 export function TriggersPage() {
   const triggers = useQuery({ ...triggersQuery, refetchInterval: 5_000 });
   const { problem, change } = useChange(triggersQuery.queryKey);
-  const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState<Trigger | null>(null);
   const [publishing, setPublishing] = useState<Trigger | null>(null);
-  useEffect(() => {
-    document.title = "Triggers · Stepwell Studio";
-  }, []);
-  if (triggers.error && !triggers.data) throw triggers.error;
   const rows = triggers.data?.triggers ?? [];
   const set = (row: Trigger, on: boolean) => {
     const at = { params: { path: { trigger: row.name } }, body: {} as never };
@@ -34,93 +31,78 @@ export function TriggersPage() {
       : ask(api.POST("/api/v1/triggers/{trigger}/pause", at));
   };
   return (
-    <main className="main" id="main">
-      <div className={adding ? "schg" : "schg one"}>
-        <div className="schl">
-          <div className="pagehead">
-            <h1>Triggers</h1>
-            <span className="xs t3">{rows.length || ""}</span>
-            <span className="grow" />
-            <button type="button" className="btn primary" onClick={() => setAdding(true)}>
-              <Plus className="i" aria-hidden="true" />
-              New trigger
-            </button>
-          </div>
-          {problem && (
-            <p className="errline" role="alert">
-              {problem}
-            </p>
+    <ListPage
+      title="Triggers"
+      list={triggers}
+      count={rows.length}
+      problem={problem}
+      add="New trigger"
+      form={(close) => <TriggerForm close={close} />}
+      empty={
+        <EmptyState
+          icon={<RadioTower className="i l" aria-hidden="true" />}
+          title="No triggers yet"
+          action={<Command text="stepwell triggers create NAME WORKFLOW --event order.paid" />}
+        >
+          A trigger starts a workflow for each broadcast event of a name, or for each event that a source
+          finds.
+        </EmptyState>
+      }
+      dialogs={
+        <>
+          {publishing && <PublishDialog trigger={publishing} close={() => setPublishing(null)} />}
+          {removing && (
+            <DeleteDialog
+              name={removing.name}
+              lead={
+                removing.origin
+                  ? `${removing.origin} declares it, so the next engine with this workflow creates it again. Pause it instead.`
+                  : "It starts no more runs. Runs that it started continue."
+              }
+              word="Delete trigger"
+              close={() => setRemoving(null)}
+              remove={() => {
+                const at = { params: { path: { trigger: removing.name } } };
+                void change(() => ask(api.DELETE("/api/v1/triggers/{trigger}", at)));
+              }}
+            />
           )}
-          {rows.length > 0 && (
-            <table className="table sct rules">
-              <thead>
-                <tr>
-                  <th scope="col">Trigger</th>
-                  <th scope="col">Event or source</th>
-                  <th scope="col">Status</th>
-                  <th scope="col" className="hide-s">
-                    Next
-                  </th>
-                  <th scope="col" className="hide-s">
-                    {" "}
-                    Created{" "}
-                  </th>
-                  <th scope="col" className="num">
-                    <span className="sr">Actions</span>
-                  </th>
-                  <th scope="col" className="num">
-                    On
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map((row) => (
-                  <Row
-                    key={row.name}
-                    row={row}
-                    set={(on) => void change(() => set(row, on))}
-                    publish={() => setPublishing(row)}
-                    remove={() => setRemoving(row)}
-                  />
-                ))}
-              </tbody>
-            </table>
-          )}
-          {triggers.isPending && <Skeleton rows={4} />}
-          {triggers.data && !rows.length && (
-            <EmptyState
-              icon={<RadioTower className="i l" aria-hidden="true" />}
-              title="No triggers yet"
-              action={<Command text="stepwell triggers create NAME WORKFLOW --event order.paid" />}
-            >
-              A trigger starts a workflow for each broadcast event of a name, or for each event that a source
-              finds.
-            </EmptyState>
-          )}
-        </div>
-        {adding && <TriggerForm close={() => setAdding(false)} />}
-      </div>
-      {publishing && <PublishDialog trigger={publishing} close={() => setPublishing(null)} />}
-      {removing && (
-        <FormDialog
-          title={`Delete ${removing.name}?`}
-          lead={
-            removing.origin
-              ? `${removing.origin} declares it, so the next engine with this workflow creates it again. Pause it instead.`
-              : "It starts no more runs. Runs that it started continue."
-          }
-          close={() => setRemoving(null)}
-          keep="Keep it"
-          word="Delete trigger"
-          danger
-          act={() => {
-            setRemoving(null);
-            const at = { params: { path: { trigger: removing.name } } };
-            void change(() => ask(api.DELETE("/api/v1/triggers/{trigger}", at)));
-          }}
-        />
-      )}
-    </main>
+        </>
+      }
+    >
+      <table className="table sct rules">
+        <thead>
+          <tr>
+            <th scope="col">Trigger</th>
+            <th scope="col">Event or source</th>
+            <th scope="col">Status</th>
+            <th scope="col" className="hide-s">
+              Next
+            </th>
+            <th scope="col" className="hide-s">
+              Created
+            </th>
+            <th scope="col" className="num">
+              <span className="sr">Actions</span>
+            </th>
+            <th scope="col" className="num">
+              On
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <Row
+              key={row.name}
+              row={row}
+              set={(on) => void change(() => set(row, on))}
+              publish={() => setPublishing(row)}
+              remove={() => setRemoving(row)}
+            />
+          ))}
+        </tbody>
+      </table>
+    </ListPage>
   );
 }
 
@@ -162,35 +144,17 @@ function Row(props: { row: Trigger; set: (on: boolean) => void; publish: () => v
       </td>
       <td className="num">
         {row.event && (
-          <button
-            type="button"
-            className="iconbtn sm"
+          <IconButton
+            icon={Megaphone}
             title="Publish its event"
-            aria-label={`Publish the event of ${row.name}…`}
-            onClick={props.publish}
-          >
-            <Megaphone className="i" aria-hidden="true" />
-          </button>
+            label={`Publish the event of ${row.name}…`}
+            act={props.publish}
+          />
         )}
-        <button
-          type="button"
-          className="iconbtn sm"
-          title="Delete"
-          aria-label={`Delete ${row.name}…`}
-          onClick={props.remove}
-        >
-          <Trash2 className="i" aria-hidden="true" />
-        </button>
+        <IconButton icon={Trash2} title="Delete" label={`Delete ${row.name}…`} act={props.remove} />
       </td>
       <td className="num">
-        <input
-          type="checkbox"
-          className="switch"
-          role="switch"
-          aria-label={`${row.name} is on`}
-          checked={!row.paused}
-          onChange={(event) => props.set(event.target.checked)}
-        />
+        <Switch label={`${row.name} is on`} on={!row.paused} set={props.set} />
       </td>
     </tr>
   );

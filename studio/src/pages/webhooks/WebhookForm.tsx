@@ -1,9 +1,9 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { X } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { api, ask } from "../../api/client";
 import { secretsQuery, workflowsQuery } from "../../api/queries";
 import { ChoiceField, TextField } from "../../components/Field";
+import { SidePanel } from "../../components/SidePanel";
 
 const TARGETS = [
   ["workflow", "Start a workflow"],
@@ -59,14 +59,7 @@ export function WebhookForm({ close }: { close: () => void }) {
     }
   };
   return (
-    <section className="inspector sched" aria-label="New webhook">
-      <div className="insp-h">
-        <h2 className="sans">New webhook</h2>
-        <span className="grow" />
-        <button type="button" className="iconbtn sm" aria-label="Close" title="Close" onClick={close}>
-          <X className="i" aria-hidden="true" />
-        </button>
-      </div>
+    <SidePanel title="New webhook" close={close}>
       <form className="sec col" onSubmit={create} noValidate>
         <TextField label="Name" value={name} set={setName} placeholder="refunds" mono />
         <ChoiceField label="Action" value={target} set={setTarget} of={TARGETS} />
@@ -118,6 +111,6 @@ export function WebhookForm({ close }: { close: () => void }) {
           </button>
         </div>
       </form>
-    </section>
+    </SidePanel>
   );
 }

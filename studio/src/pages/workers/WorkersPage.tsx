@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Cpu, TriangleAlert } from "lucide-react";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import type { Schemas } from "../../api/client";
 import { limitsQuery, queuesQuery, workedOnQuery, workersQuery } from "../../api/queries";
 import { Command, EmptyState } from "../../components/EmptyState";
 import { Skeleton } from "../../components/Skeleton";
 import { Spark } from "../../components/Spark";
+import { usePageTitle } from "../../components/usePageTitle";
 import { coarse, duration } from "../../domain/time";
 import { DrainDialog } from "./DrainDialog";
 import { useSamples } from "./samples";
@@ -25,9 +26,7 @@ export function WorkersPage() {
   const busy = useQuery({ ...workedOnQuery, ...LIVE }).data?.runs ?? [];
   const samples = useSamples(queues.data?.queues, queues.dataUpdatedAt);
   const [draining, setDraining] = useState<Worker | null>(null);
-  useEffect(() => {
-    document.title = "Workers · Stepwell Studio";
-  }, []);
+  usePageTitle("Workers");
   if (workers.error && !workers.data) throw workers.error;
   const all = workers.data?.workers ?? [];
   const alive = all.filter((worker) => worker.alive);
@@ -75,26 +74,22 @@ export function WorkersPage() {
                   <tr>
                     <th scope="col">Name</th>
                     <th scope="col" className="num">
-                      {" "}
-                      Queued{" "}
+                      Queued
                     </th>
                     <th scope="col" className="num">
                       Oldest
                     </th>
                     <th scope="col" className="num">
-                      {" "}
-                      Active{" "}
+                      Active
                     </th>
                     <th scope="col" className="num hide-s">
-                      {" "}
-                      Waiting{" "}
+                      Waiting
                     </th>
                     <th scope="col" className="num hide-s">
                       Limit
                     </th>
                     <th scope="col" className="hide-s">
-                      {" "}
-                      Queued over time{" "}
+                      Queued over time
                     </th>
                     <th scope="col">Why it waits</th>
                   </tr>

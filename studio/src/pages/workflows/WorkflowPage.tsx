@@ -1,12 +1,13 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { ArrowLeft, Play, SearchX } from "lucide-react";
-import { type KeyboardEvent, useEffect, useState } from "react";
+import { type KeyboardEvent, useState } from "react";
 import { ApiProblem, type WorkflowDetail } from "../../api/client";
 import { countsQuery, workflowQuery, workflowsQuery } from "../../api/queries";
 import { Command, EmptyState } from "../../components/EmptyState";
 import { JsonView } from "../../components/JsonView";
 import { Ago } from "../../components/Time";
+import { usePageTitle } from "../../components/usePageTitle";
 import { isEnded, type RunStatus, statusWord } from "../../domain/status";
 import { duration } from "../../domain/time";
 import { RunRow, version } from "../runs/RunRow";
@@ -34,9 +35,7 @@ export function WorkflowPage() {
   const workflow = useQuery(workflowQuery(name));
   const summary = useQuery(workflowsQuery).data?.workflows.find((each) => each.name === name);
   const [switching, setSwitching] = useState(false);
-  useEffect(() => {
-    document.title = `${name} · Stepwell Studio`;
-  }, [name]);
+  usePageTitle(name);
   const go = (change: Record<string, string | undefined>) =>
     void navigate({
       to: "/workflows/$name",

@@ -1,12 +1,13 @@
 import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Play, Search } from "lucide-react";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { useTopic } from "../../api/live";
 import { schedulesQuery, workflowsQuery } from "../../api/queries";
 import { Kbd } from "../../components/Kbd";
 import { Skeleton } from "../../components/Skeleton";
 import { useNow, useZoneName } from "../../components/Time";
+import { usePageTitle } from "../../components/usePageTitle";
 import { useRowCursor } from "../../components/useRowCursor";
 import { absolute, coarse, duration, instant } from "../../domain/time";
 import { version } from "../runs/RunRow";
@@ -23,9 +24,7 @@ export function WorkflowsPage() {
   const navigate = useNavigate();
   const [filter, setFilter] = useState("");
   const [starting, setStarting] = useState("");
-  useEffect(() => {
-    document.title = "Workflows · Stepwell Studio";
-  }, []);
+  usePageTitle("Workflows");
   const received = useCallback(
     (name: string, data: unknown) => {
       if (name !== "runs") return;

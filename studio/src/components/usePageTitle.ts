@@ -1,0 +1,8 @@
+import { useEffect } from "react";
+
+/** Name the browser's tab after the page. */
+export function usePageTitle(title: string): void {
+  useEffect(() => {
+    document.title = title ? `${title} · Stepwell Studio` : "Stepwell Studio";
+  }, [title]);
+}
