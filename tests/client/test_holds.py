@@ -189,10 +189,13 @@ async def test_cancelling_a_held_run_ends_it(engines: Engines) -> None:
         run = await engine.start(hangs, 1)
         await suspended(run)
         await run.hold()
-        gate("cleanup").set()
 
         await run.cancel("enough")
 
+        await until(lambda: DONE == ["cleanup"])
+        assert (await run.state()).held is None
+        assert not (await run.info()).held
+        gate("cleanup").set()
         with pytest.raises(RunCancelled, match="enough"):
             await run.result("20s")
         assert DONE == ["cleanup"]

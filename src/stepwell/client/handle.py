@@ -354,7 +354,13 @@ class RunHandle(Generic[R]):
 
     async def _events(self, at: int | None = None) -> list[Event]:
         valid = at is None or (type(at) is int and at >= 1)
-        events = [read(row, self.id) async for row in self.log() if valid and (at is None or row.seq <= at)]
+        events: list[Event] = []
+        if valid:
+            async with aclosing(self._pages(0, follow=False)) as pages:
+                async for page in pages:
+                    events += [read(row, self.id) for row in page if at is None or row.seq <= at]
+                    if at is not None and page and page[-1].seq >= at:
+                        break  # the rest of a long log is not needed
         if not valid or (at is not None and at > len(events)):
             raise InvalidInput(
                 f"run {self.id} has no event {excerpt(at)}", hint="give a seq of its log, 1 or more"

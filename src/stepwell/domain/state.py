@@ -252,7 +252,7 @@ def apply(state: RunState, event: Event) -> None:
             state.trigger, state.started_by = fact.trigger, fact.by
             state.copied = fact.origin.copied if fact.origin is not None else 0
         case ev.CancelRequested():
-            state.reason, state.cancelled_by = fact.reason, fact.by
+            state.reason, state.cancelled_by, state.held = fact.reason, fact.by, None
         case ev.Suspended():
             state.unowned_at = event.at
             if not fact.held:
