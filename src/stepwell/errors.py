@@ -406,7 +406,7 @@ class TriggerExists(Conflict):
     """A schedule or trigger with that name exists."""
 
     code = "TRIGGER_EXISTS"
-    hint = "choose another name, or update the one that exists"
+    hint = "choose another name, or change or delete the one that exists"
 
 
 class RecordExists(Conflict):

@@ -61,14 +61,12 @@ def test_a_schedule_is_created_shown_changed_and_deleted(
 
 
 @pytest.mark.req("C1", "T1")
-def test_a_preview_shows_the_clock_on_the_wall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    here = ["--database", str(tmp_path / "a.db")]
-    asyncio.run(known(here[1]))
+def test_a_preview_shows_the_clock_on_the_wall(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no database is
 
-    assert (
-        main(["schedules", "preview", "--cron", "0 9 * * mon", "--tz", "Asia/Tokyo", "--count", "2", *here])
-        == 0
-    )
+    assert main(["schedules", "preview", "--cron", "0 9 * * mon", "--tz", "Asia/Tokyo", "--count", "2"]) == 0
     printed = capsys.readouterr()
     assert printed.err.strip() == "At 09:00 on Monday, Asia/Tokyo"
     assert [line[11:] for line in printed.out.splitlines()] == ["09:00:00 JST, Monday"] * 2
@@ -84,5 +82,7 @@ def test_wrong_schedules_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["schedules", "create", "s", "reprt", "--every", "1h", *here]) == 3
     assert "did you mean 'report'?" in capsys.readouterr().err
     assert main(["schedules", "pause", "s", *here]) == 3
+    assert main(["schedules", "update", "s", *here]) == 2
+    assert "names a setting to change" in capsys.readouterr().err
     assert main(["schedules", "backfill", "s", "--since", "noon", "--until", "2026-01-01", *here]) == 2
     assert "2026-01-31T12:00:00+01:00" in capsys.readouterr().err

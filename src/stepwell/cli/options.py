@@ -74,7 +74,10 @@ def pairs(option: str, texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not name:
-            raise InvalidRequest(f"{option} {text!r} is not NAME=VALUE", hint=f"such as {option} amount=12")
+            whole = " or --input for all of it as JSON" if option == "--field" else ""
+            raise InvalidRequest(
+                f"{option} {text!r} is not NAME=VALUE", hint=f"write {option} amount=12{whole}"
+            )
         try:
             values[name] = msgspec.json.decode(value)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -277,7 +277,8 @@ def collection_not_found(name: str) -> CollectionNotFound:
 
 def record_not_found(collection: str, id: str) -> RecordNotFound:
     which = f"record {excerpt(id)}" if id else "record with this key"
-    return RecordNotFound(f"{collection} has no {which}", collection=collection, record=id)
+    named = {"record": id} if id else {}
+    return RecordNotFound(f"{collection} has no {which}", collection=collection, **named)
 
 
 def key_taken(collection: Collection) -> RecordExists:

@@ -12,6 +12,7 @@ from stepwell.cli.options import By
 from stepwell.cli.output import Column
 from stepwell.cli.session import CliSession
 from stepwell.cli.text import short_time, time_text
+from stepwell.errors import StepwellError, UnknownWorkflow
 
 if TYPE_CHECKING:
     from stepwell.client.alerts import AlertInfo
@@ -82,12 +83,15 @@ async def set_(
             by=by or session.user,
             **more,
         )
+        unknown = await _unknown(client, workflow) if workflow else ""
     if session.out.as_json:
         session.out.json(alert_data(info))
     else:
         session.out.say(
             f"{name} is set" + ("" if channel else "; without --channel it shows in metrics only")
         )
+        if unknown:
+            session.out.say(f"it finds nothing now: {unknown}")
 
 
 @commands.add("list", "stepwell alerts list", "stepwell alerts list --json | jq '.[].incidents'")
@@ -122,6 +126,17 @@ async def delete(session: CliSession, name: Name, by: By = "") -> None:
         session.out.json({"name": name, "deleted": done})
     else:
         session.out.say(f"{name} {'is deleted' if done else 'does not exist'}")
+
+
+async def _unknown(client: Any, workflow: str) -> str:
+    """Return why the workflow of an alert may be misspelt, or ''."""
+    try:
+        await client.definition(workflow)
+    except UnknownWorkflow as error:
+        return f"{error.message}; {error.hint}"
+    except StepwellError:
+        pass  # its definition is encrypted: it exists
+    return ""
 
 
 def _open(info: AlertInfo) -> str:

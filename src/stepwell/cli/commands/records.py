@@ -26,9 +26,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the record.")]
 Data = Annotated[
     str, typer.Option("--data", metavar="JSON", help="Fields of the record as JSON, @FILE, or - for stdin.")
 ]
-Fields = Annotated[
-    list[str], typer.Option("--set", metavar="FIELD=VALUE", help="One field; may be repeated.")
-]
+Fields = Annotated[list[str], typer.Option("--set", metavar="FIELD=VALUE", help="One field.")]
 Version = Annotated[
     int, typer.Option("--version", metavar="N", help="Only this version; otherwise it is a conflict.", min=1)
 ]
@@ -76,9 +74,7 @@ async def define(
     key: Annotated[
         str, typer.Option("--key", metavar="FIELD", help="A field that no two records share.")
     ] = "",
-    find: Annotated[
-        list[str], typer.Option("--find", metavar="FIELD", help="A field to find by; may be repeated.")
-    ] = [],
+    find: Annotated[list[str], typer.Option("--find", metavar="FIELD", help="A field to find by.")] = [],
     by: By = "",
 ) -> None:
     """Create a collection, or change its definition."""
@@ -148,7 +144,7 @@ async def find(
     name: Name,
     where: Annotated[
         list[str],
-        typer.Option("--where", metavar="FIELD=VALUE", help="An indexed field; may be repeated."),
+        typer.Option("--where", metavar="FIELD=VALUE", help="An indexed field."),
     ] = [],
     before: Annotated[
         str, typer.Option("--before", metavar="NEXT", help="Continue where the page before ended.")

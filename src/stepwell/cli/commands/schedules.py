@@ -24,7 +24,7 @@ Cron = Annotated[
     str, typer.Option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '30 2 * * 1-5'.")
 ]
 Every = Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Interval, such as 15m.")]
-Tz = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron; by default UTC.")]
+Tz = Annotated[str, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron.")]
 Overlap = Annotated[
     str, typer.Option("--overlap", metavar="WORD", help="While the last run is live: queue, skip or allow.")
 ]
@@ -132,6 +132,8 @@ async def update(
     changes: Any = {name: value for name, value in given.items() if value}
     if input is not None:
         changes["input"] = json_value("--input", input)
+    if not changes:
+        raise InvalidRequest("no option names a setting to change", hint="such as --cron '0 3 * * *'")
     async with session.client() as client:
         info = await client.schedules.update(name, **changes, by=by or session.user)
     _tell(session, info, "is changed")
@@ -156,11 +158,14 @@ async def preview(
     tz: Tz = "UTC",
     count: Annotated[int, typer.Option("--count", metavar="N", help="How many times.", min=1)] = 5,
 ) -> None:
-    """Describe when a schedule would be due, with its next times. Nothing is stored."""
-    from stepwell.domain.triggers.schedule import zone
+    """Describe when a schedule would be due, with its next times. It needs no database."""
+    from stepwell.client.schedules import checked_schedule, previewed
+    from stepwell.domain.triggers.schedule import ScheduleSettings, zone
+    from stepwell.system import SystemClock
 
-    async with session.client() as client:
-        shown = await client.schedules.preview(cron=cron, every=every, timezone=tz, count=count)
+    now = float(int(SystemClock.time()))
+    asked = checked_schedule({"cron": cron, "every": every, "timezone": tz})
+    shown = previewed(asked.settings(ScheduleSettings(anchor=now)), None, count, now)
     if session.out.as_json:
         session.out.json({"words": shown.words, "times": [time_text(at) for at in shown.times]})
         return
@@ -213,7 +218,8 @@ async def backfill(
     if session.out.as_json:
         session.out.json(done._asdict())
     else:
-        session.out.say(f"{done.started} of {done.slots} slots started a run; the others had one")
+        others = "" if done.started == done.slots else "; the others had one"
+        session.out.say(f"{done.started} of {done.slots} slots started a run{others}")
 
 
 @commands.add("delete", "stepwell schedules delete nightly")

@@ -31,7 +31,7 @@ async def set_(
     name: Name,
     host: Annotated[
         list[str],
-        typer.Option("--host", metavar="HOST", help="Where http nodes may send it; may be repeated."),
+        typer.Option("--host", metavar="HOST", help="Where http nodes may send it."),
     ] = [],
     use: Annotated[
         str, typer.Option("--use", metavar="USE", help="How: bearer, basic (user:password) or header.")
@@ -96,7 +96,8 @@ async def rotate(session: CliSession) -> None:
     if session.out.as_json:
         session.out.json({"rotated": count})
     else:
-        session.out.say(f"{count} secrets are sealed with the current key; older keys can be removed")
+        done = f"{count} secret{' was' if count == 1 else 's were'} sealed anew; " if count else ""
+        session.out.say(f"{done}all are sealed with the current key, so older keys can be removed")
 
 
 def _typed(name: str) -> str:
