@@ -249,7 +249,7 @@ class StepNotFound(InvalidRequest):
     """The run has no step of that name or path."""
 
     code = "STEP_NOT_FOUND"
-    hint = "see the paths in the run's log: run.events() or run.checkpoints()"
+    hint = "see the steps of the run: run.trace(), or `stepwell runs steps RUN`"
 
 
 class DocumentNotFound(InvalidRequest):

@@ -78,3 +78,19 @@ def test_a_command_records_who_ran_it(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (run["number"], run["trigger"], run["started_by"], run["steps"]) == (2, "rerun", "ann", 0)
     assert main(["runs", "get", again, "--workspace", "acme", *here]) == 3
     assert main(["runs", "cancel", failed, "--by", "bob", "--workspace", "acme", *here]) == 3
+
+
+@pytest.mark.req("C1", "G18")
+def test_a_graph_without_a_name_is_saved_under_that_of_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = ["--database", str(tmp_path / "a.db")]
+    asyncio.run(one_failed(here[1]))
+    nodes = [{"id": "start", "type": "start"}, {"id": "end", "type": "end"}]
+    graph = {"nodes": nodes, "edges": [{"source": "start", "target": "end"}]}
+    (tmp_path / "payout.json").write_text(json.dumps(graph))
+    (tmp_path / "bonus.json").write_text(json.dumps({"name": "extra", **graph}))
+
+    for file, name in (("payout", "payout"), ("bonus", "extra"), ("payout", "payout")):
+        assert main(["workflows", "save", str(tmp_path / f"{file}.json"), *here]) == 0
+        assert f"saved a draft of {name};" in capsys.readouterr().err

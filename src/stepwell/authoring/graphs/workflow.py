@@ -253,7 +253,7 @@ def read_graph(source: Any) -> Any:
         return source
     path = Path(source)
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not a valid path, or not text
         why = error.strerror if isinstance(error, OSError) else _not_text(error)
         raise InvalidDefinition(

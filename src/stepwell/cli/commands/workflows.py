@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -235,7 +236,7 @@ async def save(
     session: CliSession,
     file: Graph,
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name; else the one in the graph.")
+        str, typer.Option("--name", metavar="NAME", help="Name; else the one in the graph, or of its file.")
     ] = "",
     publish: Annotated[
         bool,
@@ -251,7 +252,8 @@ async def save(
     body = json_value("FILE", "-") if file == "-" else read_graph(file)
     who = by or session.user
     async with session.engine() as engine:
-        name = name or str(body.get("name") or "") if isinstance(body, dict) else name
+        if not name and isinstance(body, dict):
+            name = str(body.get("name") or ("" if file == "-" else Path(file).stem))
         saved_names = [saved.name for saved in await engine.library.list()]
         if name in saved_names:
             saved = await engine.library.update(name, body, by=who)

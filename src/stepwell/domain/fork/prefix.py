@@ -198,7 +198,8 @@ def is_failure(fact: ev.Fact) -> bool:
 def _without_ending(events: Sequence[Event], seq: int) -> int:
     if type(seq) is not int or not 1 <= seq <= len(events):
         raise NotForkable(
-            f"the log has events 1 to {len(events)}, not {excerpt(seq)}", hint="look at run.checkpoints()"
+            f"the log has events 1 to {len(events)}, not {excerpt(seq)}",
+            hint="see run.checkpoints(), or `stepwell runs checkpoints RUN`",
         )
     while isinstance(events[seq - 1].fact, (*ev.ENDINGS, ev.CompensationCompleted)):
         seq -= 1
