@@ -144,7 +144,8 @@ class CliSession:
             server = self.database.partition("?")[0]  # without the launch token
             raise InvalidRequest(
                 f"`stepwell {command}` needs the database itself, and {server} is a server",
-                hint=instead or f"name the database: --database FILE or postgresql://...{named}",
+                hint=instead
+                or f"call it where the database can be reached: --database FILE or postgresql://...{named}",
             )
 
     @property
