@@ -123,6 +123,44 @@ def test_every_mark_names_what_is_defined() -> None:
     assert not unknown, "\n".join(["define these in docs/internals/requirements.md:", *unknown])
 
 
+def named_in_tests() -> dict[str, set[str]]:
+    """The ids of bad inputs and attacks that each test file names, with ranges written out."""
+    named: dict[str, set[str]] = {}
+    for path in python_in("tests"):
+        if path == Path(__file__):
+            continue
+        text = path.read_text(encoding="utf-8")
+        found = set(ID.findall(text)) | set(re.findall(r'"(BI-\w+)"', text))
+        for first, last in re.findall(r"((?:BI|PT)-[A-Z]?\d\d) to ((?:BI|PT)-[A-Z]?\d\d)", text):
+            found |= {f"{first[:-2]}{number:02}" for number in range(int(first[-2:]), int(last[-2:]) + 1)}
+        named[label(path)] = found
+    return named
+
+
+def test_every_bad_input_of_requests_graphs_and_messages_has_a_test() -> None:
+    named = set().union(*named_in_tests().values())
+    rows = {name for name, _ in definitions() if re.fullmatch(r"BI-[AGS]\d\d", name)}
+
+    assert len(rows) > 60
+    assert rows - named == set(), "name the row in the docstring of its test"
+
+
+def test_attacks_on_the_server_are_named_by_their_tests() -> None:
+    named = named_in_tests()
+    page = (INTERNALS / "reliability.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`test_\w+\.py`.*) \| (PT-\d\d(?:, PT-\d\d)*) \|$", page, re.MULTILINE)
+
+    unnamed = [
+        f"tests/server/{file}: {attack}"
+        for files, attacks in rows
+        for file in re.findall(r"`(test_\w+\.py)`", files)
+        for attack in attacks.split(", ")
+        if attack not in named[f"tests/server/{file}"]
+    ]
+    assert len(rows) >= 7
+    assert unnamed == []
+
+
 def test_every_reference_leads_to_a_page_of_the_repository() -> None:
     astray = [
         f"{label(path)}:{line} {match[0]}"

@@ -72,6 +72,7 @@ STRANGE: list[tuple[dict[str, str], str]] = [
 
 @pytest.mark.req("A5", "X7")
 async def test_strange_callers_are_refused(memory_engines: Engines) -> None:
+    """PT-18, PT-19: a foreign Host or Origin, whatever is asked for."""
     async with served(memory_engines.client()) as client:
         answers = [await client.get("/api/v1/runs", headers=headers) for headers, _ in STRANGE]
 

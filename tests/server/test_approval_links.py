@@ -64,6 +64,7 @@ async def test_a_link_shows_and_decides_one_approval_as_its_assignee(engines: En
 
 @pytest.mark.req("X6")
 async def test_a_link_opens_nothing_else(memory_engines: Engines) -> None:
+    """PT-07: as a key, at another run, with another secret."""
     engine = memory_engines.new(*FLOWS)
     async with served(engine) as client:
         run = await client.started("assigned", "ship?")

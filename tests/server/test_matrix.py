@@ -173,6 +173,7 @@ async def answer_of(client: httpx.AsyncClient, request: httpx.Request) -> httpx.
 
 @pytest.mark.req("X4", "A5")
 async def test_every_route_admits_exactly_the_callers_that_its_row_names(memory_engines: Engines) -> None:
+    """PT-01, PT-05, PT-06."""
     wrong: list[object] = []
     async with both(memory_engines) as (client, engine), httpx.AsyncClient(base_url=client.url) as caller:
         run, _ = await fill(engine, "text")
@@ -205,6 +206,7 @@ async def test_every_route_admits_exactly_the_callers_that_its_row_names(memory_
 
 @pytest.mark.req("X5", "A5")
 async def test_nothing_of_a_workspace_is_in_a_byte_sent_to_another(engines: Engines) -> None:
+    """PT-03: ids in paths, bodies, filters, cursors, streams and files; errors and metrics."""
     seen: list[object] = []
     async with both(engines) as (client, engine), httpx.AsyncClient(base_url=client.url) as caller:
         waiting, failed = await fill(engine, CANARY)

@@ -112,7 +112,7 @@ async def test_a_role_of_the_proxy_is_an_assignee(memory_engines: Engines) -> No
 
 
 async def test_the_address_of_the_connection_counts_and_not_a_forwarded_one(memory_engines: Engines) -> None:
-    """The listener lets 127.0.0.1 forward addresses, but a forwarded one signs nobody in."""
+    """PT-27: the listener lets 127.0.0.1 forward addresses, but a forwarded one signs nobody in."""
     proxy = TrustedProxy(["10.0.0.5"], user_header="X-Forwarded-User")
     async with served(memory_engines.client(), proxy=proxy, proxies="127.0.0.1") as client:
         claims = {**USER, "X-Forwarded-For": "10.0.0.5"}
