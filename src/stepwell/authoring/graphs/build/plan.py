@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from stepwell.authoring.graphs.format.definition import GraphDefinition, GraphTimeouts
@@ -116,6 +117,14 @@ class GraphPlan:
         """All nodes, containers before their bodies."""
         for scope in self.scopes():
             yield from scope.nodes
+
+    @cached_property
+    def by_data(self) -> dict[type, list[NodePlan]]:
+        """All nodes by the class of their data."""
+        nodes: dict[type, list[NodePlan]] = {}
+        for node in self.nodes():
+            nodes.setdefault(type(node.data), []).append(node)
+        return nodes
 
     def forks(self) -> dict[str, str]:
         """Fork → join, by id: where the branches of a node meet."""

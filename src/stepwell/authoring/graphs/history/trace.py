@@ -168,7 +168,7 @@ class GraphReplay:
     def run(self) -> dict[str, Any]:
         """Return what expressions see as `run`."""
         first = self._accepted
-        paths = webhook_paths(self.plan.nodes(), first.workspace, self._run_id, first.seed)
+        paths = webhook_paths(self.plan.by_data, first.workspace, self._run_id, first.seed)
         return {"id": self._run_id, "workflow": first.workflow, "version": first.version, **paths}
 
     def _read(self) -> None:

@@ -441,20 +441,24 @@ def _wait(
     return Delay(data, compiler)
 
 
-def webhook_paths(nodes: Iterable[Any], workspace: str, run_id: str, seed: str) -> dict[str, Any]:
+def webhook_paths(
+    by_data: Mapping[type, Iterable[Any]], workspace: str, run_id: str, seed: str
+) -> dict[str, Any]:
     """What expressions see of a run beside its names: the addresses at which its nodes wait."""
-    waits = {node.id: node.data for node in nodes if isinstance(node.data, WaitData)}
+    waits = by_data.get(WaitData)
+    if waits is None:  # most graphs: this is done for every run
+        return {}
     paths = {
-        id: run_webhook(
+        node.id: run_webhook(
             workspace,
             run_id,
             seed,
-            id,
-            secret=data.credential or "",
-            scheme=data.auth if data.credential else "",
+            node.id,
+            secret=node.data.credential or "",
+            scheme=node.data.auth if node.data.credential else "",
         )
-        for id, data in waits.items()
-        if data.mode == "webhook"
+        for node in waits
+        if node.data.mode == "webhook"
     }
     return {"webhooks": paths} if paths else {}
 

@@ -38,7 +38,7 @@ class Driver:
         self._cancelled: RunCancelling | None = None
         accepted = ctx.accepted
         run: dict[str, Any] = {"id": ctx.run_id, "workflow": accepted.workflow, "version": accepted.version}
-        run |= webhook_paths(plan.nodes(), accepted.workspace, ctx.run_id, accepted.seed)
+        run |= webhook_paths(plan.by_data, accepted.workspace, ctx.run_id, accepted.seed)
         self._frontier = Frontier(plan, run=run, clock=ctx.time, recorded=ctx.recorded, test=accepted.test)
 
     async def run(self, input: Any) -> dict[str, Any]:
