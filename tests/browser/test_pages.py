@@ -299,7 +299,7 @@ def test_workers_say_why_something_waits_and_one_is_drained(contexts: Any, place
     expect(page.get_by_text("a whole number")).to_be_visible()
     page.get_by_label("Active runs").fill("1")
     page.get_by_role("button", name="Set limit").click()
-    expect(page.get_by_role("row", name=re.compile("workflow ticking 1"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("Workflow ticking 1"))).to_be_visible()
     page.get_by_role("button", name="Remove the limit of workflow ticking").click()
     expect(page.get_by_text("No limits are set")).to_be_visible()
     page.get_by_role("link", name="Audit").click()
@@ -592,7 +592,7 @@ def test_a_start_rate_is_set_and_removed(contexts: Any, place: Place) -> None:
     expect(form.get_by_role("alert")).to_have_text("Starts must be a whole number, 1 or more.")
     form.get_by_label("Starts").fill("5000")
     form.get_by_role("button", name="Set rate").click()
-    row = page.get_by_role("row", name=re.compile("each workflow 5,000 1 m"))
+    row = page.get_by_role("row", name=re.compile("Workflow 5,000 1 m"))
     expect(row).to_be_visible()
     rates = place.get("/limits")["rates"]
     assert [rate["limit"] for rate in rates if rate["per"] == "workflow"] == [5000]
@@ -856,6 +856,18 @@ def test_every_page_passes_axe_and_never_scrolls_sideways_empty_filled_and_faile
         filled.goto(f"{place.url}{path}")
         filled.get_by_role("button", name=button).first.click()
         look(filled, button)
+    for path, *buttons in (
+        ("/runs", "Bulk", "Select all .* matching", "Cancel \\d+"),
+        (f"/runs/{run}", "Cancel…"),
+        (f"/runs/{run}", "Rerun…"),
+        ("/workers", "Drain .*…"),
+        (f"/approvals?open={run}", "Refund order 7800.*", "Link…"),
+    ):
+        filled.goto(f"{place.url}{path}")
+        for button in buttons:
+            filled.get_by_role("button", name=re.compile(f"^{button}")).first.click()
+        expect(filled.get_by_role("dialog")).to_be_visible()
+        look(filled, f"{path}, {button}")
     filled.goto(f"{place.url}/approvals?open={run}")
     filled.get_by_role("button", name=re.compile("^Refund order 7800")).click()
     filled.get_by_role("button", name="Approve").first.click()

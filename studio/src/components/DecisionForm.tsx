@@ -47,7 +47,7 @@ export function DecisionForm(props: {
             Deny
           </button>
         ) : (
-          <span className="t3 xs">This form has no answer that denies.</span>
+          <span className="t3 xs">This approval has no Deny option.</span>
         )}
         <span className="grow" />
         {props.then && <span className="t3 xs">{props.then}</span>}

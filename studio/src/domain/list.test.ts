@@ -148,6 +148,12 @@ describe("where a run is, and why", () => {
     ],
     ["suspended", "waiting for approval sign", null, { place: "sign", words: "waits for an approval" }],
     ["suspended", "at review: waiting for approve", null, { place: "review", words: "waiting for approve" }],
+    [
+      "suspended",
+      "at review: decide, waiting for approval finance",
+      null,
+      { place: "review", words: "decide waits for approval finance" },
+    ],
     ["running", "0/render_page#12", null, { place: "render_page", words: "" }],
   ] as const)("%s at %s", (status, text, error, expected) => {
     expect(where({ status, where: text, error, output: null })).toEqual(expected);

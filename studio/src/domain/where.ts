@@ -104,7 +104,7 @@ function running(position: Position): Where {
 /** "waiting for approval sign" and "at review: waiting for …" have their place split off. */
 function waiting(text: string): Where {
   const at = /^at ([^:]+): (.*)$/.exec(text);
-  if (at) return { place: at[1] ?? "", words: at[2] ?? "" };
+  if (at) return { place: at[1] ?? "", words: (at[2] ?? "").replace(", waiting for ", " waits for ") };
   const wait = /^waiting for (approval|signal|event|trigger|child) (.+)$/.exec(text);
   if (wait) return { place: wait[2] ?? "", words: `waits for ${article(wait[1] ?? "")}` };
   return /^[\d~/.:\w-]+[#@]?\d*$/.test(text) && text.includes("/")

@@ -176,12 +176,13 @@ function TakenOver({ demo, run, model, now }: { demo: Demo; run: Run; model: Run
   if (killed === null || !claim || now - claim.at > TOLD) return null;
   const again = model.rows.find((row) => row.attempts.some((each) => each.seqStart > claim.seq));
   const kept = model.rows.filter((row) => isDone(row) && fromHistory(model, row, claim.seq)).length;
+  const heir = demo.pids[claim.worker];
   return (
     <div className="killban took" role="status">
       <Glyph status="completed" size={28} />
       <div className="grow">
         <b>
-          Worker {demo.pids[claim.worker] ?? ""} took over {duration(claim.at - killed)} after worker{" "}
+          {heir ? `Worker ${heir}` : "Another worker"} took over {duration(claim.at - killed)} after worker{" "}
           {demo.killed_pid} died.
         </b>
         <p className="t2 xs">
@@ -348,7 +349,7 @@ function orphaned(states: Map<string, NodeState>, left: number): Map<string, Nod
             {
               ...state,
               status: "pending",
-              fact: state.total ? `no worker, ${left} s` : "no worker",
+              fact: state.total ? `nobody, ${left} s` : "nobody",
             } as NodeState,
           ]
         : [id, state],
@@ -382,11 +383,7 @@ function DemoRuns(props: { demo: Demo; live: Run | undefined; model: RunModel; l
             <DemoRow
               run={live}
               gone={left !== null}
-              words={
-                left === null
-                  ? nowAt(model)
-                  : `its worker is dead; another one takes over in ${seconds(left)} s`
-              }
+              words={left === null ? nowAt(model) : `worker dead, taken over in ${seconds(left)} s`}
             >
               <Link className="btn sm" to="/runs/$id" params={{ id: live.id }}>
                 Watch
@@ -487,7 +484,7 @@ function Tour({ demo, live }: { demo: Demo; live: string }) {
     { title: "Watch a run move", words: `${live} is running here`, done: true, to: `/runs/${demo.run}` },
     {
       title: "Retry the failed run",
-      words: "order-8841 fails twice, then completes",
+      words: "order-8841 fails twice, then works",
       done: order?.status === "completed",
       to: `/runs/${order?.id ?? ""}`,
     },

@@ -142,11 +142,8 @@ function RowInspector({ at, row }: { at: RunAt; row: Row }) {
             <dl className="facts">
               {attempt.start > attempt.due && (
                 <>
-                  <dt>{attempt.number > 1 ? "Before this attempt" : "Queued"}</dt>
-                  <dd>
-                    {attempt.number > 1 ? "waited " : ""}
-                    {duration(attempt.start - attempt.due)}
-                  </dd>
+                  <dt>{attempt.number > 1 ? "Retry delay" : "Queued"}</dt>
+                  <dd>{duration(attempt.start - attempt.due)}</dd>
                 </>
               )}
               <dt>{row.kind === "wait" || row.kind === "timer" ? "Waited" : "Executing"}</dt>

@@ -122,7 +122,7 @@ function RerunDialog({ at, close }: DialogProps) {
       ready={!json.problem}
       problem={actions.problem}
       act={async () => opened(await actions.rerun(json.value, chosen === at.run.version ? "" : chosen))}
-      aside={<CopyButton text={`stepwell runs rerun ${at.run.id}`} label="Copy as command" />}
+      aside={<CopyButton text={`stepwell runs rerun ${at.run.id}`} label="Copy as command" small />}
     >
       <JsonField label="Input" note="as recorded; edit it if needed" json={json} />
       {versions.length > 1 && (
@@ -177,7 +177,11 @@ function RerunFromDialog({ at, close, step }: DialogProps & { step: Row }) {
       problem={actions.problem}
       act={async () => opened(await actions.rerunFrom(step.path))}
       aside={
-        <CopyButton text={`stepwell runs rerun ${at.run.id} --from ${step.path}`} label="Copy as command" />
+        <CopyButton
+          text={`stepwell runs rerun ${at.run.id} --from ${step.path}`}
+          label="Copy as command"
+          small
+        />
       }
     >
       <div className="rcols">
@@ -281,7 +285,7 @@ function ForkForm(props: DialogProps & { point: number; machine: boolean; start:
     >
       <JsonField
         label={props.machine ? "State" : "Results of the steps so far"}
-        note="edit what you need"
+        note="edit as needed"
         json={json}
         rows={11}
       />

@@ -81,7 +81,7 @@ export function RunHeader({ at, why }: { at: RunAt; why: string }) {
         <Actions at={at} open={setDialog} />
       </div>
       <p className="answer" aria-live="polite">
-        {!at.live && "It was: "}
+        {!at.live && `At seq ${at.seq}: `}
         {parts.map(drawn)}
       </p>
       {at.live ? <Meta at={at} /> : <PastMeta at={at} />}

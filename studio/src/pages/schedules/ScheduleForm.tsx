@@ -7,14 +7,14 @@ import { SidePanel } from "../../components/SidePanel";
 import { duration, instant } from "../../domain/time";
 
 const OVERLAP = [
-  ["queue", "Wait for the previous run"],
-  ["skip", "Skip this run"],
+  ["queue", "Wait"],
+  ["skip", "Skip"],
   ["allow", "Run both"],
 ] as const;
 const MISSED = [
   ["one", "Run once"],
-  ["skip", "Skip them"],
-  ["all", "Run all, at most 100"],
+  ["skip", "Skip"],
+  ["all", "Run last 100"],
 ] as const;
 const TYPING = 300; // milliseconds without a key before the times are asked for
 

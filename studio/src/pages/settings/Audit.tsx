@@ -44,7 +44,7 @@ export function Audit() {
                 <tr key={entry.id}>
                   <td className="t2 nowrap">{entry.at ? <Ago at={Date.parse(entry.at)} /> : ""}</td>
                   <td className="med">{entry.by}</td>
-                  <td>{words(entry.action)}</td>
+                  <td>{words(entry.action).replace(/^Put /, "Set ")}</td>
                   <td className="mono xs t2 hide-s auditpath" title={entry.path}>
                     {entry.path.replace(/^\/api\/v1/, "")}
                   </td>

@@ -62,8 +62,10 @@ export function Limits() {
             <tbody>
               {list.map((limit) => (
                 <tr key={`${limit.kind} ${limit.name}`}>
-                  <td>{limit.kind}</td>
-                  <td className="mono">{limit.name || "all"}</td>
+                  <td>{KINDS.find(([kind]) => kind === limit.kind)?.[1] ?? limit.kind}</td>
+                  <td className="mono" title={limit.name}>
+                    {limit.name || "all"}
+                  </td>
                   <td className="num">{limit.limit ?? "no limit"}</td>
                   <td className="t2 hide-s">{limit.by}</td>
                   <td className="num">

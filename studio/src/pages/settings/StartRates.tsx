@@ -43,7 +43,7 @@ export function StartRates(props: {
             <tbody>
               {props.rates.map((rate) => (
                 <tr key={`${rate.per} ${rate.seconds} ${rate.stored}`}>
-                  <td>each {rate.per}</td>
+                  <td>{PER.find(([per]) => per === rate.per)?.[1] ?? rate.per}</td>
                   <td className="num">{rate.limit?.toLocaleString("en") ?? "no limit"}</td>
                   <td>{duration(rate.seconds * 1000)}</td>
                   <td className="t2">{rate.stored ? rate.by : "the server's settings"}</td>

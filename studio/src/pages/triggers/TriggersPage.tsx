@@ -129,9 +129,7 @@ function Row(props: { row: Trigger; set: (on: boolean) => void; publish: () => v
       <td>
         <State row={row} />
       </td>
-      <td className="t2 hide-s">
-        {row.event ? "at the next event" : row.next_at ? <Ago at={Date.parse(row.next_at)} /> : ""}
-      </td>
+      <td className="t2 hide-s">{nextStart(row)}</td>
       <td className="t2 hide-s">
         <div className="stack2">
           <Ago at={Date.parse(row.created_at)} />
@@ -158,6 +156,12 @@ function Row(props: { row: Trigger; set: (on: boolean) => void; publish: () => v
       </td>
     </tr>
   );
+}
+
+function nextStart(row: Trigger) {
+  if (row.paused) return "—";
+  if (row.event) return "at the next event";
+  return row.next_at ? <Ago at={Date.parse(row.next_at)} /> : null;
 }
 
 function Cause({ row }: { row: Trigger }) {

@@ -51,7 +51,7 @@ export function WorkersPage() {
             points={samples.ready}
             bad={ready > 0}
           />
-          <Stat label="Oldest" value={ready ? duration(oldest * 1000) : "—"} points={samples.age} />
+          <Stat label="Oldest queued" value={ready ? duration(oldest * 1000) : "—"} points={samples.age} />
           <Stat
             label="Active runs"
             value={sum(rows, "active").toLocaleString("en")}
