@@ -38,6 +38,7 @@ SMALL: dict[str, str] = {
     "src/stepwell/cli/codec.py": "imports what only an encrypted database needs",
     "src/stepwell/http_client/database.py": "mirrors client/database.py",
     "src/stepwell/client/broadcasts.py": "a noun of its own beside runs, keys and secrets",
+    "src/stepwell/sandbox/places.py": "tested without processes",
     "src/stepwell/engine/run/assignees.py": "whom an approval asks; waits.py is about waiting",
     "src/stepwell/engine/context/styles.py": "the style rules of functions and graphs",
     "src/stepwell/engine/machine/context.py": "mirrors engine/context/context.py",

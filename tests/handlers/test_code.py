@@ -81,6 +81,22 @@ async def test_other_runs_go_on_beside_endless_code(memory_engines: Engines) -> 
             assert failed.value.cause_code == "CODE_TIMEOUT"
 
 
+@pytest.mark.slow
+@pytest.mark.req("X2", "N6", "BI-C02")
+async def test_code_that_waits_behind_endless_code_does_not_fail(memory_engines: Engines) -> None:
+    endless = code_graph("javascript", "for (;;) {}", timeoutMs=2000)
+    quick = code_graph("javascript", "return 1", timeoutMs=1000)
+    async with memory_engines.new() as engine:
+        held = [await engine.start_graph(endless, {}, key=f"held-{number}") for number in range(8)]
+        fine = [await engine.start_graph(quick, {}, key=f"fine-{number}") for number in range(4)]
+
+        assert [await run.result(60) for run in fine] == [{"result": 1}] * 4
+        for run in held:
+            with pytest.raises(RunFailed) as failed:
+                await run.result(60)
+            assert failed.value.cause_code == "CODE_TIMEOUT"
+
+
 UNREADABLE = [
     ("javascript", "const a = 1\nconst = 2", "line 2", 7),
     ("javascript", "return (", "line 1", 9),

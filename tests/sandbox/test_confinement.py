@@ -21,8 +21,10 @@ import pytest
 
 from stepwell.sandbox.errors import CodeError
 from stepwell.sandbox.jail import jailed
+from stepwell.sandbox.places import ALL_MAX, Places
 from stepwell.sandbox.pool import SandboxPool
 from stepwell.sandbox.probe import SandboxProbe
+from tests.engines import until
 from tests.outbound.listener import answered, listening
 from tests.sandbox.jailing import opened, outcome
 
@@ -320,6 +322,47 @@ async def test_a_process_works_for_one_workspace() -> None:
     assert not of["a"] & of["b"]
     assert len(set(pids[5:])) == 9  # that of `a` has made room meanwhile
     assert kept == 8
+
+
+@pytest.mark.slow
+@pytest.mark.req("X2", "BI-C02")
+async def test_endless_code_of_one_workspace_does_not_hold_up_the_others() -> None:
+    silent = "import time\nif b'endless' in sys.stdin.buffer.peek(): time.sleep(600)\n"
+    answers = SandboxPool([sys.executable, "-I", "-S", "-c", f"import sys\n{silent}{NAMES_ITSELF}"], size=2)
+    held = [asyncio.create_task(answers.run({"code": "endless"}, 60.0, owner="hostile")) for _ in range(6)]
+    await until(lambda: len(answers._busy) == 2)
+    pids = await asyncio.gather(*(answers.run({}, 60.0, owner=f"w{n % 4}") for n in range(12)))
+    busy = len(answers._busy)
+    for task in held:
+        task.cancel()
+    await asyncio.wait(held)
+    again = await answers.run({}, 60.0, owner="hostile")
+    await answers.close()
+
+    assert len({said["pid"] for said in pids}) >= 4
+    assert busy == 2  # no more than its share, however much of it waits
+    assert again["pid"]
+
+
+@pytest.mark.req("X2")
+async def test_owners_get_places_in_turns() -> None:
+    places, order, go = Places(1), [], asyncio.Event()
+
+    async def work(owner: str, number: int) -> None:
+        async with places.taken(owner):
+            order.append(f"{owner}{number}")
+            await go.wait()
+
+    async with asyncio.TaskGroup() as group:
+        taken = [group.create_task(work(f"held{n}", 0)) for n in range(ALL_MAX)]
+        await until(lambda: len(order) == ALL_MAX)  # each owner has one
+        waiting = [group.create_task(work(owner, n)) for owner in ("a", "b") for n in range(3)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        assert len(order) == len(taken)
+        go.set()
+
+    assert order[ALL_MAX:] == ["a0", "b0", "a2", "b1", "b2"]
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from stepwell.sandbox.errors import CodeError
+from stepwell.sandbox.places import Places
 
 LENGTH = struct.Struct(">I")
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -30,13 +31,16 @@ NO_PROCESSES = "code of nodes has one process; let a step of a worker start othe
 class SandboxPool:
     def __init__(self, command: Sequence[str], *, size: int) -> None:
         self._command = list(command)
-        self._free = asyncio.Semaphore(size)
+        self._places = Places(size)
         self._idle: deque[_Child] = deque()
         self._busy: set[_Child] = set()
 
     async def run(self, request: dict[str, Any], timeout: float, *, owner: str = "") -> dict[str, Any]:
-        """Run it in a process of its owner; CodeError if the process dies or has to be killed."""
-        async with self._free:
+        """Run it in a process of its owner; CodeError if the process dies or has to be killed.
+
+        The timeout begins when there is a place for it.
+        """
+        async with self._places.taken(owner):
             child = self._taken(owner) or await _Child.started(self._command, owner)
             self._busy.add(child)
             try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepwell import InvalidGraph, graph
 from stepwell.authoring.graphs.build.plan_builder import PlanBuilder
+from stepwell.outbound.request import OutboundRules
 from tests.engines import Engines
 from tests.handlers.test_code import code_graph
 from tests.handlers.test_http import graph_of
+from tests.outbound.listener import answered, listening
 
 URL = "https://api.example.com/"
 # Put together here from halves, so that no scanner takes them for real ones.
@@ -115,15 +118,23 @@ async def test_nothing_of_it_is_kept_and_an_old_graph_still_runs(engines: Engine
 
 @pytest.mark.slow
 @pytest.mark.req("BI-G31", "BI-C01")
-async def test_an_import_executes_nothing(engines: Engines) -> None:
+async def test_an_import_executes_nothing(engines: Engines, tmp_path: Path) -> None:
     """A definition with code, calls and triggers, drawn by another editor, is only read."""
-    ran = "import os\nos.system('touch /tmp/stepwell-import')\nraise ValueError('executed')"
-    body = code_graph("python", ran)
+    mark = tmp_path / "executed"
+    body = code_graph("python", f"open({str(mark)!r}, 'w').write('x')\nraise ValueError('executed')")
     body["nodes"].append({"id": "hook", "type": "webhook", "data": {"path": "in"}})
     body["edges"].append({"source": "hook", "target": "call"})
-    async with engines.new() as engine:
-        saved = await engine.library.create(body, name="imported")
-        await engine.library.publish("imported")
+    async with listening(answered()) as listener:
+        data = {"url": f"http://127.0.0.1:{listener.port}/"}
+        body["nodes"].insert(2, {"id": "phone", "type": "http", "data": data})
+        body["edges"][1:2] = [{"source": "call", "target": "phone"}, {"source": "phone", "target": "end"}]
+        rules = OutboundRules.of(["127.0.0.1"], [listener.port])
+        async with engines.new(outbound=rules) as engine:
+            saved = await engine.library.create(body, name="imported")
+            await engine.library.publish("imported")
+            runs = list(await engine.runs())
 
         assert saved.name == "imported"
-        assert not await engine.runs()
+        assert not runs
+        assert not mark.exists()
+        assert listener.connections == 0
