@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from stepwell import Context, workflow
-from stepwell.server import live, stream
+from stepwell.server import live, runs, stream
 from tests.engines import Engines, until
 from tests.server.served import BEARER, FLOWS, Served, bearer, code, messages, served
 from tests.server.test_serve import running
@@ -125,6 +125,33 @@ async def test_the_list_topic_says_reset_and_then_what_changed(durable_engines: 
 
         assert first["event"] == "reset"
         assert message["event"] == "runs"
+
+
+async def test_changes_of_a_list_with_large_payloads_are_read_in_parts(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what has changed is encoded again, and few payloads are held at once."""
+    monkeypatch.setattr(runs, "_FIRST_ROWS", 2)
+    monkeypatch.setattr(runs, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(runs, "_ROWS_BYTES", 1000)
+    async with served(engines.new(*FLOWS)) as client:
+        others = [await client.started("asking", f"{number}" * 900) for number in range(5)]
+        for other in others:
+            await client.waiting(other)
+        async with client.stream("GET", "/api/v1/stream?topics=runs") as response:
+            listed = messages(response)
+            await anext(listed)
+            run = await client.started("failing", "no luck")
+            await client.ended(run)
+            await client.post(f"/api/v1/runs/{others[0]}/cancel", json={})
+            ends: dict[str, Any] = {}
+            while len(ends) < 2:
+                message = await anext(listed)
+                ends |= {row["id"]: row for row in message["data"] if row["ended_at"]}
+
+    assert ends[run]["error"]["message"]
+    assert {ended: row["status"] for ended, row in ends.items()} == {run: "failed", others[0]: "cancelled"}
+    assert ends[others[0]]["input"] == "0" * 900
 
 
 @pytest.mark.req("A3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from stepwell.domain.commit import RunRow
 from stepwell.domain.duration import seconds
 from stepwell.domain.ids import DRAFT, RunId
 from stepwell.domain.limits import Concurrency
+from stepwell.domain.search import Page
 from stepwell.domain.status import Status
 from stepwell.errors import InvalidDefinition, NotEndedYet, RunError, RunNotFound
 from stepwell.server import cursor as cursors
@@ -269,17 +270,24 @@ async def page_of(
     purpose = ("runs", caller.principal.workspace, *named, *sorted(status))
     before = cursors.read_text(cursor, *purpose) if cursor else before
     page: list[views.RunSummary] = []
-    size = _FIRST_ROWS
-    while len(page) < limit:
-        rows = await caller.engine.runs(
-            status=status, before=before, limit=min(size, limit - len(page)), **filter
-        )
+    async for rows in in_parts(caller.engine, limit, before=before, status=status, **filter):
         page += [views.summary(row, _root(request)) for row in rows]
-        size, before = _next_size(rows), rows.next
-        if not before:
-            break
+        before = rows.next
     await _place(caller.engine, page)
     return views.RunPage(runs=page, cursor=cursors.write(before, *purpose) if before else None)
+
+
+async def in_parts(
+    engine: Engine, limit: int, *, before: str = "", **filter: Any
+) -> AsyncIterator[Page[RunRow]]:
+    """Read a list of runs so that few large payloads are held at once."""
+    size = _FIRST_ROWS
+    while limit > 0:
+        rows = await engine.runs(before=before, limit=min(size, limit), **filter)
+        yield rows
+        size, before, limit = _next_size(rows), rows.next, limit - len(rows)
+        if not before:
+            break
 
 
 def _next_size(rows: Sequence[RunRow]) -> int:

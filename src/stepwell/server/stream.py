@@ -14,11 +14,13 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 from fastapi import Header, Query
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from stepwell.app import Engine
+from stepwell.domain.commit import RunRow
 from stepwell.domain.ids import RunId
 from stepwell.errors import StepwellError, excerpt
 from stepwell.server import cursor as cursors
@@ -27,6 +29,7 @@ from stepwell.server.caller import Caller, RunPath, caller_of
 from stepwell.server.feed import run_feed
 from stepwell.server.live import Streams, expelled
 from stepwell.server.refusal import Refusal
+from stepwell.server.runs import in_parts
 from stepwell.store.followers import LIST
 
 KEEP_ALIVE = 15.0  # seconds
@@ -201,6 +204,7 @@ class ListFeed:
         self._engine = engine
         self._reading = asyncio.Lock()
         self._rows: dict[str, bytes] = {}
+        self._marks: dict[str, RunRow] = {}
         self._read_at = float("-inf")
 
     async def rows(self, root: str, since: float) -> dict[str, bytes]:
@@ -213,10 +217,22 @@ class ListFeed:
             if self._read_at < since:
                 await asyncio.sleep(max(0.0, self._read_at + _BURST - loop.time()))
                 now = loop.time()
-                rows = await self._engine.runs(limit=_LISTED)
-                self._rows = {row.id: views.summary(row, root).model_dump_json().encode() for row in rows}
+                await self._read(root)
                 self._read_at = now
             return self._rows
+
+    async def _read(self, root: str) -> None:
+        """Read the newest runs, and encode those that have changed."""
+        rows: dict[str, bytes] = {}
+        marks: dict[str, RunRow] = {}
+        async for part in in_parts(self._engine, _LISTED):
+            for row in part:
+                marks[row.id] = mark = _without_payloads(row)
+                same = row.id in self._rows and self._marks.get(row.id) == mark
+                rows[row.id] = (
+                    self._rows[row.id] if same else views.summary(row, root).model_dump_json().encode()
+                )
+        self._rows, self._marks = rows, marks
 
     async def changes(self, engine: Engine, root: str, streams: Streams) -> AsyncIterator[Piece]:
         """Produce `reset` (fetch the list now), then the runs that are new or changed."""
@@ -237,6 +253,11 @@ class ListFeed:
                     shown = rows
         finally:
             stop()
+
+
+def _without_payloads(row: RunRow) -> RunRow:
+    """Return what tells a run's states apart: a payload changes only with the status or a time."""
+    return replace(row, input=b"", output=None, error=None)
 
 
 # Routes
