@@ -162,8 +162,9 @@ async def test_bad_requests_get_their_code_and_the_socket_stays_open(memory_engi
     ],
 )
 async def test_a_socket_is_refused_before_it_opens(
-    memory_engines: Engines, headers: dict[str, str], status: int
+    memory_engines: Engines, headers: dict[str, str], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Refusals are no errors of the server: a stranger must not fill its log with them."""
     async with served(memory_engines.new(*FLOWS)) as client:
         with pytest.raises(InvalidStatus) as refused:
             async with socket_of(client, headers):
@@ -176,6 +177,7 @@ async def test_a_socket_is_refused_before_it_opens(
     answer = refused.value.response
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 @pytest.mark.req("X7")

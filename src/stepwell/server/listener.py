@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,11 @@ PORT = 8710
 _PORTS = 20  # how many are tried
 _SILENT_MILLISECONDS = 60_000  # a connection that takes no data for this long is closed by the kernel
 _GRACE = 30  # seconds for requests to finish
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leave out what uvicorn says of every socket that was refused with an HTTP answer, as of an error."""
+    return record.msg != "ASGI callable returned without completing handshake."
 
 
 class Listener(uvicorn.Server):
@@ -50,6 +56,7 @@ class Listener(uvicorn.Server):
                 ws_per_message_deflate=False,
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         self._served = app
         self._announce: Callable[[], None] | None = None
 
