@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 from collections.abc import Iterator
@@ -50,6 +51,12 @@ settings.load_profile("steady")
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(EffortPlugin(), "stepwell-effort")
     alone.register(config)
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of tests, which live as long as the session, out of every later collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

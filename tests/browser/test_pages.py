@@ -840,6 +840,7 @@ def test_every_page_passes_axe_and_never_scrolls_sideways_empty_filled_and_faile
         filled.goto(f"{place.url}{path}")
         look(filled, path)
     filled.goto(f"{place.url}/runs")
+    expect(filled.get_by_role("heading").first).to_be_visible()  # before that, nobody listens to keys
     for key, name in (("Control+k", "Search or jump"), ("?", "Keyboard shortcuts")):
         filled.locator("body").press(key)
         expect(filled.get_by_role("dialog", name=name)).to_be_visible()

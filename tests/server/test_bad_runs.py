@@ -356,12 +356,10 @@ async def test_a_body_for_a_slow_parser_holds_up_nobody_else(memory_engines: Eng
 
 
 @pytest.fixture
-def small_heap() -> Iterator[None]:
+def small_heap() -> None:
     """Keep the objects of earlier tests out of collections, which would stop every request at once."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def heavy_graphs() -> dict[str, dict[str, Any]]:
