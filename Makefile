@@ -10,7 +10,8 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 PEERS ?= dbos absurd pgqrs langgraph
 WORKS ?= W1 W2 W3 W7
 REPEAT ?= 3
-PROCESSES ?= 2
+# Tests wait as much as they compute: two for each of two processors.
+PROCESSES ?= 4
 QUICK ?=
 BASE ?=
 UPGRADE ?=

@@ -1,4 +1,4 @@
-"""Alone: with several processes of pytest (`-n 2`), marked tests have the machine to themselves.
+"""Alone: with several processes of pytest (`-n 4`), marked tests have the machine to themselves.
 
 They time, kill or freeze something: work beside them would change what they see. Each test takes a lock,
 shared or for itself, and the marked ones come last so that nobody waits long. With one process, as in
