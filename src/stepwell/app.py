@@ -96,7 +96,9 @@ class Engine(Client):
     only starts runs and talks to them. With a `workspace` it sees only that workspace's runs, definitions
     and events; its worker runs what its workflows and queues cover, in every workspace.
     `outbound` opens private networks to `http` nodes; by default `STEPWELL_OUTBOUND_ALLOW` does.
-    `connections` are the databases of `query` nodes by name; by default `STEPWELL_CONNECTION_<NAME>`.
+    `connections` are the databases of `query` nodes by name; by default `STEPWELL_CONNECTION_<NAME>`. They
+    are this workspace's; `"acme/shop"` is one of the workspace acme, as is
+    `STEPWELL_CONNECTION_<WORKSPACE>__<NAME>`.
     `channels` are what `notify` sends through, by name; by default `STEPWELL_CHANNEL_<NAME>`.
     `notifications` says who hears of approvals, and where people reach the server; by default
     `STEPWELL_APPROVALS_CHANNEL`, `STEPWELL_ADDRESSES` and `STEPWELL_PUBLIC_URL`.
@@ -215,7 +217,7 @@ class Engine(Client):
         from stepwell.handlers.wait import wait_step
 
         http = http_step(self._outbound_client, self.secret_opener.open)
-        query = query_step(self._named_connections)
+        query = query_step(self._named_connections, self._run_workspaces.of)
         looks = {"http": http.function, "query": query.function, "records": self._record_handlers().node}
         steps = [
             *(http, query, wait_step(looks, self._clock.time)),
@@ -248,7 +250,7 @@ class Engine(Client):
         if self._connections is None:
             from stepwell.databases.connections import Connections
 
-            self._connections = Connections(self._connection_urls)
+            self._connections = Connections(self._connection_urls, workspace=self.workspace)
         return self._connections
 
     def _named_channels(self) -> Channels:

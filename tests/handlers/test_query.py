@@ -13,6 +13,7 @@ import pytest
 
 from stepwell import Engine, InvalidGraph, graph
 from stepwell.databases.connections import Connections
+from stepwell.databases.errors import QueryError
 from stepwell.errors import SettingsInvalid
 from tests.engines import Engines
 from tests.handlers.test_http import ERROR_EDGE, graph_of
@@ -217,8 +218,20 @@ def test_a_wrong_query_is_found_when_the_graph_is_saved(data: dict[str, Any], co
 async def test_connections_are_named_by_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPWELL_CONNECTION_SHOP", "sqlite:/nowhere.db")
 
-    assert Connections().of("shop") is not None
-    for urls in ({"Shop!": "sqlite:x"}, {"shop": "mysql://x"}):
+    monkeypatch.setenv("STEPWELL_CONNECTION_ACME__BOOKS", "sqlite:/nowhere.db")
+
+    assert Connections().of("shop", "default") is not None
+    assert Connections(workspace="acme").of("shop", "acme") is not None
+    assert Connections().of("books", "acme") is not None
+    for name, workspace, hint in (
+        ("shop", "acme", "use one of: books"),
+        ("books", "default", "use one of: shop"),
+        ("shop", "blue", "an operator sets STEPWELL_CONNECTION_BLUE__SHOP"),
+    ):
+        with pytest.raises(QueryError) as refused:
+            Connections().of(name, workspace)
+        assert (refused.value.code, refused.value.hint) == ("SQL_CONNECTION", hint)
+    for urls in ({"Shop!": "sqlite:x"}, {"shop": "mysql://x"}, {"/shop": "sqlite:x"}):
         with pytest.raises(SettingsInvalid):
             Connections(urls)
 
@@ -345,6 +358,34 @@ async def test_bi_q08_a_graph_cannot_name_an_address(memory_engines: Engines, na
             assert "connection" in str(refused)  # noqa: PT017
             return
         assert (await run.result(60))["result"] == "SQL_CONNECTION"
+
+
+@pytest.mark.slow
+@pytest.mark.req("N19", "X5", "BI-Q08")
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_workspace_has_its_own_connections(
+    durable_engines: Engines, tmp_path: Path, transactional: bool
+) -> None:
+    urls = {"shop": "engine:?role=clerk", "acme/books": "engine:?role=clerk"}
+    if not transactional:
+        urls = {name: f"sqlite:{tmp_path / 'shop.db'}" for name in urls}
+        apsw.Connection(str(tmp_path / "shop.db")).execute("CREATE TABLE item (id integer)")
+    node = {"sql": "SELECT 1 AS one", "transactional": transactional, "readOnly": not transactional}
+    node |= {"retry": {"maxAttempts": 1}}
+    async with durable_engines.new(connections=urls) as engine:
+        answers = {}
+        for workspace in ("default", "acme"):
+            for name in ("shop", "books", "acme/books"):
+                body = query_graph({**node, "connection": name}, ERROR_EDGE)
+                try:
+                    run = await engine.within(workspace).start_graph(body, {})
+                except InvalidGraph:  # no name of a connection has a slash
+                    continue
+                answers[workspace, name] = (await run.result(60))["result"]
+
+    refused = {("default", "books"), ("acme", "shop")}
+    assert {place for place, answer in answers.items() if answer == "SQL_CONNECTION"} == refused
+    assert set(answers) - refused == {("default", "shop"), ("acme", "books")}
 
 
 @pytest.mark.slow

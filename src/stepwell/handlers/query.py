@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.authoring.graphs.errors import NodeConfigError, NodeError
@@ -25,23 +25,26 @@ _CONFIG = (
 )
 
 
-def query_step(connections: Callable[[], Connections]) -> StepSpec:
-    """Return the step that queries the databases of these connections."""
+def query_step(
+    connections: Callable[[], Connections], workspace: Callable[[str], Awaitable[str]]
+) -> StepSpec:
+    """Return the step that queries the databases of these connections; `workspace` is that of a run."""
 
     async def call(step: StepContext, config: dict[str, Any]) -> Any:
+        owner = await workspace(step.run_id)
         try:
             if config.get("transactional"):
                 body = OwnQuery(
                     Statement.parsed(config["sql"]),
                     config["params"],
-                    role=connections().role(config["connection"]),
+                    role=connections().role(config["connection"], owner),
                     rows_max=config["maxRows"],
                     seconds=config["seconds"],
                 )
                 return InCommit(body, error=_of_node)
             return (
                 await connections()
-                .of(config["connection"])
+                .of(config["connection"], owner)
                 .query(
                     Statement.parsed(config["sql"]),
                     config["params"],
