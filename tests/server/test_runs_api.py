@@ -206,6 +206,35 @@ async def test_signals_and_decisions_reach_the_run(engines: Engines) -> None:
         assert code(trigger) == "WRONG_PLACE"
 
 
+@pytest.mark.req("A1")
+async def test_a_message_with_the_same_key_counts_once(engines: Engines) -> None:
+    async with served(engines.new(*FLOWS)) as client:
+        run = await client.started("listening", 2)
+        path, first = f"/api/v1/runs/{run}/signal", {"Idempotency-Key": "first"}
+        for _ in range(2):
+            sent = await client.post(path, json={"name": "word", "payload": 1}, headers=first)
+            assert sent.status_code == 200, sent.text
+        other = await client.post(path, json={"name": "word", "payload": 9}, headers=first)
+        two = await client.post(path, json={"name": "word", "payload": 9, "id": "second"}, headers=first)
+        empty = await client.post(path, json={"name": "word"}, headers={"Idempotency-Key": ""})
+        await client.post(path, json={"name": "word", "payload": 2})
+        ended = await client.ended(run)
+        news = [await client.post("/api/v1/events", json={"name": "news"}, headers=first) for _ in range(2)]
+        asking = await client.started("asking", "ship it?")
+        await client.waiting(asking)
+        path = f"/api/v1/runs/{asking}/decide"
+        decided = [await client.post(path, json={"answer": "yes"}, headers=first) for _ in range(2)]
+        contrary = await client.post(path, json={"answer": "yes", "id": "second"}, headers=first)
+
+    assert (other.status_code, code(other)) == (409, "MESSAGE_CONFLICT")
+    assert [(answer.status_code, code(answer)) for answer in (two, empty)] == [(400, "IDEMPOTENCY_KEY")] * 2
+    assert two.json()["field"] == "id"
+    assert ended["output"] == [1, 2]
+    assert [answer.json()["published"] for answer in news] == [True, False]
+    assert decided[0].status_code == 200
+    assert code(contrary) == "IDEMPOTENCY_KEY"
+
+
 async def test_runs_are_cancelled_retried_and_deleted(engines: Engines) -> None:
     async with served(engines.new(*FLOWS)) as client:
         waiting = await client.started("listening", 1)

@@ -20,7 +20,7 @@ from stepwell.server import cursor as cursors
 from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.refusal import Refusal
-from stepwell.server.runs import RequestBody
+from stepwell.server.runs import RequestBody, Time
 
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 CollectionPath = Annotated[
@@ -109,8 +109,8 @@ class RestoredRecord(RequestBody):
     id: str = Field(max_length=64)
     version: int = Field(ge=1, le=VERSION_MAX)
     data: Data
-    created_at: datetime = Field(strict=False)
-    updated_at: datetime = Field(strict=False)
+    created_at: Time = Field(strict=False)
+    updated_at: Time = Field(strict=False)
 
 
 class RestoreBody(RequestBody):

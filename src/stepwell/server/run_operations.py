@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from stepwell.server import views
 from stepwell.server.caller import RunPath, caller_of
-from stepwell.server.runs import WhoBody
+from stepwell.server.runs import MessageKey, WhoBody, idempotency_key
 
 _LINES_MAX = 1000
 
@@ -102,12 +102,16 @@ async def skip_run(request: Request, run_id: RunPath, body: SkipBody) -> views.R
     return views.RunOutcome(done=True, status=await run.status())
 
 
-async def set_variable(request: Request, run_id: RunPath, body: VariableBody) -> views.RunOutcome:
+async def set_variable(
+    request: Request, run_id: RunPath, body: VariableBody, key: MessageKey = None
+) -> views.RunOutcome:
     """Set a variable of a graph run that waits or is held."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     who = caller.who(body.by)
-    await run.set_variable(body.name, body.value, id=body.id, by=who, reason=body.reason)
+    await run.set_variable(
+        body.name, body.value, id=idempotency_key(key, body.id, "id"), by=who, reason=body.reason
+    )
     return views.RunOutcome(done=True, status=await run.status())
 
 

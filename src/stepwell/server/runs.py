@@ -6,10 +6,11 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,12 +45,20 @@ Key = Annotated[
     str | None,
     Header(alias="Idempotency-Key", description="the same key and body give the same run"),
 ]
+MessageKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="the same as `id`: the message counts once"),
+]
 Wait = Annotated[
     str,
     Query(description='wait this long for the end, at most 60 s: "30s"', max_length=20, examples=["30s"]),
 ]
 
 
+Time = Annotated[  # with its zone, or seconds since 1970
+    datetime,
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "number"}]}),
+]
 Statuses = Annotated[list[Status] | None, Query(description="may be repeated")]
 
 
@@ -225,7 +234,8 @@ async def _is_saved_graph(request: Request, caller: Caller, name: str) -> bool:
     return await store.read_definition(workspace, DRAFT + name, "draft") is not None
 
 
-def idempotency_key(header: str | None, field: str) -> str:
+def idempotency_key(header: str | None, field: str, name: str = "key") -> str:
+    """Return the key of a request: its header, or the field of that name in its body."""
     if header is not None and (not header or len(header) > 500 or not header.isprintable()):
         raise Refusal(
             400,
@@ -235,7 +245,7 @@ def idempotency_key(header: str | None, field: str) -> str:
             field="Idempotency-Key",
         )
     if header and field and header != field:
-        raise Refusal(400, "IDEMPOTENCY_KEY", "Idempotency-Key and `key` differ", field="key")
+        raise Refusal(400, "IDEMPOTENCY_KEY", f"Idempotency-Key and `{name}` differ", field=name)
     return header or field
 
 
@@ -368,46 +378,67 @@ async def check_unchanged(
         )
 
 
-async def signal_run(request: Request, run_id: RunPath, body: SignalBody) -> views.RunOutcome:
+async def signal_run(
+    request: Request, run_id: RunPath, body: SignalBody, key: MessageKey = None
+) -> views.RunOutcome:
     """Send a signal; the run takes it when it waits for one."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
-    await run.signal(body.name, body.payload, id=body.id, by=caller.who(body.by))
+    await run.signal(body.name, body.payload, id=idempotency_key(key, body.id, "id"), by=caller.who(body.by))
     return views.RunOutcome(done=True, status=await run.status())
 
 
-async def send_event(request: Request, run_id: RunPath, body: EventBody) -> views.RunOutcome:
+async def send_event(
+    request: Request, run_id: RunPath, body: EventBody, key: MessageKey = None
+) -> views.RunOutcome:
     """Send an event to one run; the first matching wait takes it, even one opened later."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     by = caller.who(body.by)
-    done = await run.event(body.name, body.payload, key=body.key, id=body.id, by=by)
+    done = await run.event(
+        body.name, body.payload, key=body.key, id=idempotency_key(key, body.id, "id"), by=by
+    )
     return views.RunOutcome(done=done, status=await run.status())
 
 
-async def emit_event(request: Request, body: EventBody) -> views.EventPublished:
+async def emit_event(request: Request, body: EventBody, key: MessageKey = None) -> views.EventPublished:
     """Publish a broadcast event to every run that waits for it. The same id is published once."""
     caller = caller_of(request)
     by = caller.who(body.by)
-    fresh = await caller.engine.emit(body.name, body.payload, key=body.key, id=body.id, by=by)
+    fresh = await caller.engine.emit(
+        body.name, body.payload, key=body.key, id=idempotency_key(key, body.id, "id"), by=by
+    )
     return views.EventPublished(published=fresh)
 
 
-async def decide_run(request: Request, run_id: RunPath, body: DecideBody) -> views.RunOutcome:
+async def decide_run(
+    request: Request, run_id: RunPath, body: DecideBody, key: MessageKey = None
+) -> views.RunOutcome:
     """Answer an open approval."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     by, roles = caller.who(body.by), caller.roles(body.roles)
-    await run.decide(body.answer, path=body.path, by=by, roles=roles, reason=body.reason, id=body.id)
+    await run.decide(
+        body.answer,
+        path=body.path,
+        by=by,
+        roles=roles,
+        reason=body.reason,
+        id=idempotency_key(key, body.id, "id"),
+    )
     return views.RunOutcome(done=True, status=await run.status())
 
 
-async def trigger_run(request: Request, run_id: RunPath, body: TriggerBody) -> views.RunOutcome:
+async def trigger_run(
+    request: Request, run_id: RunPath, body: TriggerBody, key: MessageKey = None
+) -> views.RunOutcome:
     """Take a transition that a machine waits for."""
     caller = caller_of(request)
     run = await caller.handle(run_id)
     by = caller.who(body.by)
-    await run.trigger(body.transition, body.payload, by=by, reason=body.reason, id=body.id)
+    await run.trigger(
+        body.transition, body.payload, by=by, reason=body.reason, id=idempotency_key(key, body.id, "id")
+    )
     return views.RunOutcome(done=True, status=await run.status())
 
 

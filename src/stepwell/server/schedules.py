@@ -17,7 +17,7 @@ from stepwell.server import views
 from stepwell.server.caller import caller_of
 from stepwell.server.named_triggers import NamedTriggerRoutes
 from stepwell.server.refusal import Refusal
-from stepwell.server.runs import PAGE_MAX, RequestBody, WhoBody, url_of
+from stepwell.server.runs import PAGE_MAX, RequestBody, Time, WhoBody, url_of
 
 ScheduleName = Annotated[str, Path(max_length=200, description="name of a schedule", examples=["nightly"])]
 IfMatch = Annotated[
@@ -37,7 +37,7 @@ class WhenBody(RequestBody):
 
 class PreviewBody(WhenBody):
     count: int = Field(default=5, ge=1, le=100)
-    after: datetime | None = Field(default=None, strict=False, description="times after this one; else now")
+    after: Time | None = Field(default=None, strict=False, description="times after this one; else now")
 
 
 class ScheduleBody(WhenBody):
@@ -72,8 +72,8 @@ class TriggerNowBody(RequestBody):
 
 
 class BackfillBody(RequestBody):
-    since: datetime = Field(strict=False, description="slots from this time on")
-    until: datetime = Field(strict=False, description="slots before this time")
+    since: Time = Field(strict=False, description="slots from this time on")
+    until: Time = Field(strict=False, description="slots before this time")
     by: str = Field(default="", max_length=500, description="local mode only: who does it")
 
 

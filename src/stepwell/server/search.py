@@ -14,10 +14,10 @@ from stepwell.errors import InvalidInput, excerpt
 from stepwell.server import cursor as cursors
 from stepwell.server import views
 from stepwell.server.caller import caller_of
-from stepwell.server.runs import PAGE_MAX, Statuses, page_of
+from stepwell.server.runs import PAGE_MAX, Statuses, Time, page_of
 
 Text = Annotated[str, Query(max_length=500)]
-Moment = Annotated[datetime | None, Query(description="a time with its zone, or seconds since 1970")]
+Moment = Annotated[Time | None, Query(description="a time with its zone, or seconds since 1970")]
 Cursor = Annotated[str, Query(max_length=3000)]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
@@ -97,7 +97,7 @@ class HistogramView(BaseModel):
 async def count_by_time(
     request: Request,
     *,
-    since: Annotated[datetime, Query(description="a time with its zone, or seconds since 1970")],
+    since: Annotated[Time, Query(description="a time with its zone, or seconds since 1970")],
     until: Moment = None,
     buckets: Annotated[int, Query(ge=1, le=BUCKETS_MAX)] = 60,
     workflow: Text = "",
