@@ -75,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_terminal_shows_steps_as_they_happen_and_a_pipe_gets_plain_lines(folder: Path) -> None:
-    terminal = Terminal("run", "flows.py:buy", "-i", "order=1", "--input", "7", folder=folder, width=100)
+    terminal = Terminal("run", "flows.py:buy", "--input", "7", folder=folder, width=100)
     terminal.read(until="charge")
     assert "✓ load" in terminal.text, "the first step is done, the second one is under way"
     assert "✓ charge" not in terminal.text
