@@ -2,8 +2,8 @@
 
 Prints the cold start of each language, and its warm rate in the engine as a ratio to the same pool without
 an engine, measured in turns. Then it runs endless loops, memory bombs, fork bombs and crashes beside quick
-runs of the same worker, and prints how late its heartbeats and runs were. Exit code 1: a ratio below its bar,
-a quick run that failed, or a heartbeat that came too late.
+runs of the same worker, with code and without, and prints how late its heartbeats and runs were. Exit code 1:
+a ratio below its bar, a quick run that failed, or a heartbeat that came too late.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Beside(NamedTuple):
     failed: int
     latest_beat: float  # seconds after it was due
     slow: float  # seconds that 99 of 100 runs took
+    with_code: int  # runs with code of their own, which waits behind the hostile code
+    longest: float  # seconds that one of these took
 
 
 async def cold_start(language: Language) -> float:
@@ -113,11 +115,14 @@ async def beside(database: str, *, seconds: float, hostile: bool) -> Beside:
                 asyncio.create_task(_attack_natively(*attack, seconds))
                 for attack in (NATIVE.values() if hostile else ())
             ]
+            coding = asyncio.create_task(_code_load(engine, seconds))
             took, failed = await _load(engine, seconds)
+            waited, broken = await coding
             await asyncio.gather(*attackers)
     gaps = [later - sooner for sooner, later in itertools.pairwise(beats)]
     late = max(gaps, default=0.0) - SETTINGS.heartbeat_seconds
-    return Beside(len(took), failed, max(0.0, late), sorted(took)[int(len(took) * 0.99) - 1])
+    slow = sorted(took)[int(len(took) * 0.99) - 1]
+    return Beside(len(took), failed + broken, max(0.0, late), slow, len(waited), max(waited))
 
 
 @contextmanager
@@ -152,6 +157,24 @@ async def _load(engine: Engine, seconds: float) -> tuple[list[float], int]:
             except Exception:
                 failed += 1
             took.append(time.monotonic() - began)
+    return took, failed
+
+
+async def _code_load(engine: Engine, seconds: float) -> tuple[list[float], int]:
+    """Run a graph with code, one after the other, in both languages."""
+    took: list[float] = []
+    failed = 0
+    until = time.monotonic() + seconds
+    for language in itertools.cycle(CODE):
+        began = time.monotonic()
+        graph = loop_graph(language, {"code": CODE[language], "timeoutMs": 1000})
+        try:
+            await (await engine.start_graph(graph, {"items": [1]})).result(60)
+        except Exception:
+            failed += 1
+        took.append(time.monotonic() - began)
+        if time.monotonic() >= until:
+            break
     return took, failed
 
 
@@ -198,7 +221,8 @@ async def measured(folder: Path, *, turns: int, seconds: float) -> bool:
         fine = fine and not seen.failed and seen.latest_beat < LATE_SECONDS
         print(
             f"{kind} hostile code: {seen.runs:,} quick runs, {seen.failed} failed, 99 of 100 within "
-            f"{seen.slow * 1000:,.0f} ms; latest heartbeat {seen.latest_beat * 1000:,.0f} ms late"
+            f"{seen.slow * 1000:,.0f} ms; {seen.with_code:,} runs with code within {seen.longest:.1f} s; "
+            f"latest heartbeat {seen.latest_beat * 1000:,.0f} ms late"
         )
     return fine
 

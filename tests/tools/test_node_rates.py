@@ -50,5 +50,6 @@ def test_hostile_code_neither_delays_a_heartbeat_nor_fails_another_run(tmp_path:
     seen = asyncio.run(sandbox.beside(str(tmp_path / "beside.db"), seconds=4.0, hostile=True))
 
     assert seen.runs >= 10
+    assert seen.with_code >= 1
     assert seen.failed == 0
     assert seen.latest_beat < sandbox.LATE_SECONDS
