@@ -163,6 +163,18 @@ def test_who_guesses_a_value_by_its_beginning_finds_out_next_to_nothing(
 
 
 @pytest.mark.req("X8")
+@pytest.mark.parametrize("many", [False, True])
+def test_a_value_that_is_cut_often_and_in_every_form_is_no_guess(many: bool) -> None:
+    value = "Canary/7d1f+Größe 9c42==passed"
+    known = (among_many if many else redactor)(value)
+    forms = (value, quote(value), quote(value, safe=""), base64_within(value, "", ""))
+    for _ in range(50):
+        for form in forms:
+            for text in (f"it is {form[:16]}...", f"it is {form[:-3]}", f"it is {form}", form[:12]):
+                assert form[:8] not in known.redact_text(text)
+
+
+@pytest.mark.req("X8")
 def test_log_records_and_their_tracebacks_are_redacted() -> None:
     known = redactor("token-of-the-log-test")
     stream = io.StringIO()

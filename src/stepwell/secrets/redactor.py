@@ -153,17 +153,20 @@ class Redactor:
         a few texts that begin like it and then differ, its beginnings stay.
         """
         for start in reversed(self._starts(text)):
+            guessed = set()
             for form in self._forms_at(text, start):
                 end = _end_of_common(form, text, start)
                 telling, cut = _is_telling(text[start:end], form), _CUT.match(text, end)
                 value = self._by_form.get(form, "")
-                guesses = self._guesses.get(value, 0)
                 if cut and (telling or cut["bare"] is None):
-                    if guesses < _GUESSES_MAX:
+                    if self._guesses.get(value, 0) < _GUESSES_MAX:
                         text = f"{text[:start]}{self._shown(form)}{text[end:]}"
                         break
                 elif telling or _CUT_WORD.match(text, end):
-                    self._guesses[value] = guesses + 1
+                    guessed.add(value)
+            else:  # it is the beginning of no form, which begin alike
+                for value in guessed:
+                    self._guesses[value] = self._guesses.get(value, 0) + 1
         return text
 
     def _shown(self, form: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,14 @@ def undescribed(schema: dict[str, Any], where: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("model", [*MODELS.values(), GraphTrigger, GraphSettings], ids=lambda m: m.__name__)
 def test_every_field_of_a_graph_says_what_it_is_for(model: type[BaseModel]) -> None:
     assert list(undescribed(model.model_json_schema())) == []
+
+
+@pytest.mark.req("N1", "S4")
+def test_every_type_of_node_has_an_icon_in_studio() -> None:
+    source = (Path(__file__).parents[3] / "studio" / "src" / "canvas" / "NodeIcon.tsx").read_text()
+    named = set(re.findall(r"^  (\w+): \w+,$", source.partition("ICONS")[2], re.MULTILINE))
+
+    assert set(MODELS) - named == set()
 
 
 # What each type of node refuses because of several of its fields: the one that has to be changed is named.
