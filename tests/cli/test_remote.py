@@ -7,12 +7,15 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stepwell import connect
+from stepwell.cli import main
+from stepwell.system import SystemClock
 from tests.cli.program import PROGRAM, run
 
 FLOWS = """
@@ -136,6 +139,25 @@ def test_commands_work_on_a_server_as_on_a_database(server: str, tmp_path: Path)
     wrong = run("runs", "list", folder=folder, env={**environment, "STEPWELL_API_KEY": "wrong"})
     assert wrong.returncode == 5
     assert "hint" in wrong.stderr
+
+
+def test_doctor_compares_the_clock_with_that_of_the_server(
+    server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def clock() -> dict[str, str]:
+        main(["doctor", "--json", "--server", f"{server}/?t={TOKEN}"])
+        printed = capsys.readouterr().out
+        assert TOKEN not in printed
+        found: dict[str, str] = next(row for row in json.loads(printed) if row["check"] == "clock")
+        return found
+
+    agrees = clock()
+    monkeypatch.setattr(SystemClock, "time", staticmethod(lambda: time.time() + 60))
+    differs = clock()
+
+    assert (agrees["state"], agrees["text"]) == ("ok", "agrees with the server's")
+    assert differs["state"] == "warning"
+    assert "this clock and the server's differ by" in differs["text"]
 
 
 @pytest.mark.req("N2")

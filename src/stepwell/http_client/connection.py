@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -160,6 +161,17 @@ class Connection:
                     raise failure
                 repeated = True
             await pauses.next(failure)
+
+    async def server_time(self) -> float | None:
+        """Return the server's time, in whole seconds, from the date of an answer; None if it has none."""
+        try:
+            response = await self.check_open().get("/me")
+        except httpx2.TransportError as error:
+            raise self.unreachable(error) from None
+        try:
+            return parsedate_to_datetime(response.headers.get("date", "")).timestamp()
+        except ValueError:
+            return None
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:

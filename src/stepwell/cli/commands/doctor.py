@@ -136,21 +136,12 @@ def _sandbox() -> Finding:
 
 async def _database(session: CliSession, client: Client) -> AsyncIterator[Finding]:
     from stepwell.cli.session import redacted
-    from stepwell.system import SystemClock
 
-    where = redacted(session.database)
-    yield Finding("database", "ok", f"{where} opens, and its schema is current")
-    before, now, after = SystemClock.time(), await session.now(client), SystemClock.time()
-    skew = max(before - now, now - after, 0.0)
-    if skew > _SKEW:
-        yield Finding(
-            "clock",
-            "warning",
-            f"this clock and the database's differ by {duration_text(skew)}",
-            "set the time of this machine, such as with systemctl restart systemd-timesyncd",
-        )
-    else:
-        yield Finding("clock", "ok", "agrees with the database's")
+    where = redacted(session.database).partition("?")[0]  # without a launch token
+    yield Finding(
+        "database", "ok", f"{where} {'answers' if session.remote else 'opens, and its schema is current'}"
+    )
+    yield await _clock(session, client)
     alive = [row for row in await worker_rows(session, client) if row["alive"]]
     queues = await queue_rows(session, client)
     if alive:
@@ -167,6 +158,28 @@ async def _database(session: CliSession, client: Client) -> AsyncIterator[Findin
         for finding in _lonely(session, queues):
             yield finding
         yield await _versions(session, client, alive)
+
+
+async def _clock(session: CliSession, client: Client) -> Finding:
+    """Compare the clock of this machine with that of the database, or of the server before it."""
+    from stepwell.system import SystemClock
+
+    other = "server" if session.remote else "database"
+    before = SystemClock.time()
+    now: float | None = await (
+        client.connection.server_time() if session.remote else session.now(client)  # type: ignore[attr-defined]
+    )
+    if now is None:
+        return Finding("clock", "ok", "the server does not say its time")
+    skew = max(before - now, now - SystemClock.time(), 0.0)
+    if skew <= _SKEW:
+        return Finding("clock", "ok", f"agrees with the {other}'s")
+    return Finding(
+        "clock",
+        "warning",
+        f"this clock and the {other}'s differ by {duration_text(skew)}",
+        "set the time of this machine, such as with systemctl restart systemd-timesyncd",
+    )
 
 
 def _lonely(session: CliSession, queues: list[dict[str, Any]]) -> Iterator[Finding]:
