@@ -12,12 +12,13 @@ import {
   SearchX,
   Workflow,
 } from "lucide-react";
-import { lazy, type ReactNode, Suspense, useCallback, useEffect, useMemo, useState } from "react";
+import { type ReactNode, useCallback, useEffect, useMemo, useState } from "react";
 import { ApiProblem, type RunDetail } from "../../api/client";
 import { runQuery, whyQuery } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { Glyph } from "../../components/Glyph";
 import { Kbd } from "../../components/Kbd";
+import { LazyPart, type PartFile } from "../../components/LazyPart";
 import { usePageTitle } from "../../components/usePageTitle";
 import { type Row, type RunEvent, type RunModel, runStatusAt, statusAt } from "../../domain/run";
 import { isEnded, type StepStatus } from "../../domain/status";
@@ -34,8 +35,8 @@ import { StateView } from "./StateView";
 import { StepsView } from "./StepsView";
 import { useRunEvents } from "./useRunEvents";
 
-const GraphView = lazy(() => import("./GraphView"));
-const ChartView = lazy(() => import("./ChartView"));
+const GRAPH: PartFile<{ at: RunAt }> = { load: () => import("./GraphView"), part: null };
+const CHART: PartFile<{ at: RunAt }> = { load: () => import("./ChartView"), part: null };
 
 /** What every pane of the page shows: one run at one seq. */
 export interface RunAt {
@@ -182,16 +183,14 @@ function LoadedRun({ run }: { run: RunDetail }) {
         <JumpChips at={at} />
       </div>
       <Pane key={view}>
-        <Suspense fallback={<div className="scroll" aria-busy="true" />}>
-          {view === "graph" && <GraphView at={at} />}
-          {view === "states" && <ChartView at={at} />}
-          {view === "steps" && (
-            <div className="panes two">
-              <StepsView at={at} />
-              <Inspector at={at} />
-            </div>
-          )}
-        </Suspense>
+        {view === "graph" && <LazyPart file={GRAPH} props={{ at }} />}
+        {view === "states" && <LazyPart file={CHART} props={{ at }} />}
+        {view === "steps" && (
+          <div className="panes two">
+            <StepsView at={at} />
+            <Inspector at={at} />
+          </div>
+        )}
         {view === "events" && <EventsView at={at} />}
         {view === "state" && <StateView at={at} />}
         {view === "documents" && <DocumentsView at={at} />}
