@@ -36,7 +36,7 @@ async def test_an_event_reaches_one_subscriber_within_three_times_the_time_of_th
     engine = sqlite.new(*FLOWS)
     async with served(engine) as server, connect(server.url, key=TOKEN) as client:
         delays: dict[str, list[float]] = {"engine": [], "http": []}
-        for _ in range(2):
+        for _ in range(5):  # in turn: the machine has better and worse moments
             delays["engine"] += await delays_of(engine, engine)
             delays["http"] += await delays_of(engine, client)
 

@@ -225,7 +225,7 @@ async def test_an_event_of_another_process_comes_within_three_times_the_time_of_
         async with served(engine) as server, connect(server.url, key=TOKEN) as remote:
             await until(engine.store.hears)
             await at_work(engine, 2)
-            for _ in range(2):
+            for _ in range(5):  # in turn: the machine has better and worse moments
                 delays["here"] += await delays_of(engine, engine, "listening")
                 delays["follow"] += await delays_of(engine, engine, "hearing")
                 delays["stream"] += await delays_of(engine, remote, "hearing")
