@@ -61,6 +61,21 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest
 
 @pytest.mark.req("C1")
 @pytest.mark.parametrize(
+    "words", ["webhooks", "triggers", "alerts", "secrets", "schedules", "records drop", "records delete box"]
+)
+def test_what_is_not_there_cannot_be_deleted(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = ["--database", str(tmp_path / "app.db")]
+    assert main(["records", "define", "box", *here]) == 0
+    verb = words.split() if " " in words else [words, "delete"]
+
+    assert main([*verb, "nobody", *here]) == 3
+    assert "nobody" in capsys.readouterr().err
+
+
+@pytest.mark.req("C1")
+@pytest.mark.parametrize(
     "command", ["dev FILE", "worker FILE", "serve", "run FILE:hello", "bench", "db backup x.db"]
 )
 def test_what_needs_a_database_says_so_when_a_server_is_named(

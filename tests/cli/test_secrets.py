@@ -51,7 +51,7 @@ def test_secrets_are_set_listed_rotated_and_deleted(
     assert json.loads(capsys.readouterr().out) == {"rotated": 1}
     assert main(["secrets", "delete", "stripe", "--json", *here]) == 0
     assert json.loads(capsys.readouterr().out) == {"name": "stripe", "deleted": True}
-    assert main(["secrets", "delete", "stripe", *here]) == 0
+    assert main(["secrets", "delete", "stripe", *here]) == 3
     assert "does not exist" in capsys.readouterr().err
 
 

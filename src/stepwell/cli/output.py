@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.cli.failure import NOT_FOUND
 from stepwell.cli.text import cells, fitted, printable, styled
 from stepwell.errors import InvalidRequest
 
@@ -136,6 +137,21 @@ class Output:
         color = self.color_allowed and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.flush()
         print(styled(text, style) if color else text, file=sys.stderr, flush=True)
+
+    def changed(self, name: str, done: bool, yes: str, no: str) -> None:
+        """Say whether a command changed the thing of that name."""
+        if self.as_json:
+            self.json({"name": name, "changed": done})
+        else:
+            self.say(f"{name} {yes if done else no}")
+
+    def deleted(self, name: str, done: bool, *, word: str = "changed") -> int:
+        """Say whether the thing of that name was deleted; return the exit code."""
+        if self.as_json:
+            self.json({"name": name, word: done})
+        else:
+            self.say(f"{name} {'is deleted' if done else 'does not exist'}")
+        return 0 if done else NOT_FOUND
 
     def confirm(self, question: str, *, yes: bool) -> bool:
         """Ask before an action that cannot be undone. Without a terminal only --yes confirms."""

@@ -20,7 +20,7 @@ async def nothing(ctx: Context) -> str:
 def _nothing_skipped() -> Iterator[None]:
     gc.unfreeze()
     yield
-    gc.unfreeze()
+    gc.freeze()  # as it is for all tests: tests/conftest.py
 
 
 async def test_what_was_loaded_is_skipped_until_the_worker_ends(memory_engines: Engines) -> None:

@@ -118,14 +118,11 @@ async def list_(session: CliSession) -> None:
 
 
 @commands.add("delete", "stepwell alerts delete failures")
-async def delete(session: CliSession, name: Name, by: By = "") -> None:
+async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete an alert; its open incidents are forgotten."""
     async with session.client(payloads=False) as client:
         done = await client.alerts.delete(name, by=by or session.user)
-    if session.out.as_json:
-        session.out.json({"name": name, "deleted": done})
-    else:
-        session.out.say(f"{name} {'is deleted' if done else 'does not exist'}")
+    return session.out.deleted(name, done, word="deleted")
 
 
 async def _unknown(client: Any, workflow: str) -> str:

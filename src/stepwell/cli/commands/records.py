@@ -104,13 +104,13 @@ async def drop(
     ] = False,
     yes: Yes = False,
     by: By = "",
-) -> None:
+) -> int:
     """Delete a collection."""
     if with_records and not session.out.confirm(f"Delete {name} with all its records?", yes=yes):
         raise InvalidRequest("nothing was deleted")
     async with session.client() as client:
         done = await client.records.drop(name, with_records=with_records, by=by or session.user)
-    _say(session, name, done, "is deleted", "does not exist")
+    return session.out.deleted(name, done)
 
 
 @commands.add(
@@ -205,11 +205,11 @@ async def update(
 
 
 @commands.add("delete", "stepwell records delete customers ann")
-async def delete(session: CliSession, name: Name, id: Id, version: Version | None = None) -> None:
+async def delete(session: CliSession, name: Name, id: Id, version: Version | None = None) -> int:
     """Delete a record."""
     async with session.client() as client:
         done = await client.records.delete(name, id, version=version or 0)
-    _say(session, id, done, "is deleted", "does not exist")
+    return session.out.deleted(id, done)
 
 
 @commands.add("export", "stepwell records export customers --to customers.jsonl")
@@ -299,13 +299,6 @@ def _given(data: str, fields: list[str]) -> dict[str, Any]:
             "there are no fields to write", hint="give --set FIELD=VALUE, or --data with a JSON object"
         )
     return {**given, **pairs("--set", fields)}
-
-
-def _say(session: CliSession, name: str, done: bool, yes: str, no: str) -> None:
-    if session.out.as_json:
-        session.out.json({"name": name, "changed": done})
-    else:
-        session.out.say(f"{name} {yes if done else no}")
 
 
 def _seconds(text: str) -> float:

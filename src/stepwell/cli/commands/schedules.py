@@ -179,7 +179,7 @@ async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "
     """Pause a schedule: it starts nothing until it is resumed."""
     async with session.client() as client:
         changed = await client.schedules.pause(name, by=by or session.user, reason=reason)
-    _changed(session, name, changed, "is paused", "was paused before")
+    session.out.changed(name, changed, "is paused", "was paused before")
 
 
 @commands.add("resume", "stepwell schedules resume nightly")
@@ -187,7 +187,7 @@ async def resume(session: CliSession, name: Name, by: By = "") -> None:
     """Resume a schedule, from its next time on."""
     async with session.client() as client:
         changed = await client.schedules.resume(name, by=by or session.user)
-    _changed(session, name, changed, "is due again", "was not paused")
+    session.out.changed(name, changed, "is due again", "was not paused")
 
 
 @commands.add("trigger", "stepwell schedules trigger nightly")
@@ -228,7 +228,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> None:
     async with session.client() as client:
         await client.schedules.get(name)
         changed = await client.schedules.delete(name, by=by or session.user)
-    _changed(session, name, changed, "is deleted", "was deleted before")
+    session.out.changed(name, changed, "is deleted", "was deleted before")
 
 
 def schedule_data(info: ScheduleInfo) -> dict[str, Any]:
@@ -246,13 +246,6 @@ def _tell(session: CliSession, info: ScheduleInfo, what: str) -> None:
     else:
         due = "paused" if info.paused else f"next {time_text(info.next_at) or 'never'}"
         session.out.say(f"{info.name} {what}: {info.words}; {due}")
-
-
-def _changed(session: CliSession, name: str, changed: bool, done: str, before: str) -> None:
-    if session.out.as_json:
-        session.out.json({"name": name, "changed": changed})
-    else:
-        session.out.say(f"{name} {done if changed else before}")
 
 
 def _tags(texts: list[str]) -> dict[str, str]:

@@ -78,14 +78,11 @@ async def list_(session: CliSession, limit: Limit = 100) -> None:
 
 
 @commands.add("delete", "stepwell secrets delete stripe")
-async def delete(session: CliSession, name: Name, by: By = "") -> None:
+async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a secret; workers stop using it within seconds."""
     async with session.client(payloads=False) as client:
         done = await client.secrets.delete(name, by=by or session.user)
-    if session.out.as_json:
-        session.out.json({"name": name, "deleted": done})
-    else:
-        session.out.say(f"{name} {'is deleted' if done else 'does not exist'}")
+    return session.out.deleted(name, done, word="deleted")
 
 
 @commands.add("rotate", "stepwell secrets rotate")

@@ -88,11 +88,11 @@ async def list_(session: CliSession, limit: Limit = 100) -> None:
 
 
 @commands.add("delete", "stepwell triggers delete ship")
-async def delete(session: CliSession, name: Name, by: By = "") -> None:
+async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a trigger; the runs that it started continue."""
     async with session.client() as client:
         done = await client.triggers.delete(name, by=by or session.user)
-    _say(session, name, done, "is deleted", "does not exist")
+    return session.out.deleted(name, done)
 
 
 @commands.add("pause", "stepwell triggers pause ship --reason 'the warehouse moves'")
@@ -100,7 +100,7 @@ async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "
     """Pause a trigger: it starts nothing until it is resumed."""
     async with session.client() as client:
         done = await client.triggers.pause(name, by=by or session.user, reason=reason)
-    _say(session, name, done, "is paused", "was paused before")
+    session.out.changed(name, done, "is paused", "was paused before")
 
 
 @commands.add("resume", "stepwell triggers resume ship")
@@ -108,20 +108,13 @@ async def resume(session: CliSession, name: Name, by: By = "") -> None:
     """Resume a trigger."""
     async with session.client() as client:
         done = await client.triggers.resume(name, by=by or session.user)
-    _say(session, name, done, "is resumed", "was not paused")
+    session.out.changed(name, done, "is resumed", "was not paused")
 
 
 def _cause(info: EventTriggerInfo) -> str:
     cause = f"at event {info.event}" if info.event else f"by source {info.source}"
     key = f" with key {info.key}" if info.key else ""
     return cause + key + (f" if {info.condition}" if info.condition else "")
-
-
-def _say(session: CliSession, name: str, done: bool, yes: str, no: str) -> None:
-    if session.out.as_json:
-        session.out.json({"name": name, "changed": done})
-    else:
-        session.out.say(f"{name} {yes if done else no}")
 
 
 def trigger_data(info: EventTriggerInfo) -> dict[str, Any]:

@@ -92,11 +92,11 @@ async def list_(session: CliSession, limit: Limit = 100) -> None:
 
 
 @commands.add("delete", "stepwell webhooks delete refunds")
-async def delete(session: CliSession, name: Name, by: By = "") -> None:
+async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a webhook. Its path stops working; its runs continue."""
     async with session.client() as client:
         done = await client.webhooks.delete(name, by=by or session.user)
-    _say(session, name, done, "is deleted", "does not exist")
+    return session.out.deleted(name, done)
 
 
 @commands.add("pause", "stepwell webhooks pause refunds --reason 'the shop sends twice'")
@@ -104,7 +104,7 @@ async def pause(session: CliSession, name: Name, reason: Reason = "", by: By = "
     """Pause a webhook: it refuses requests until it is resumed."""
     async with session.client() as client:
         done = await client.webhooks.pause(name, by=by or session.user, reason=reason)
-    _say(session, name, done, "is paused", "was paused before")
+    session.out.changed(name, done, "is paused", "was paused before")
 
 
 @commands.add("resume", "stepwell webhooks resume refunds")
@@ -112,14 +112,7 @@ async def resume(session: CliSession, name: Name, by: By = "") -> None:
     """Resume a webhook: it accepts requests again."""
     async with session.client() as client:
         done = await client.webhooks.resume(name, by=by or session.user)
-    _say(session, name, done, "is resumed", "was not paused")
-
-
-def _say(session: CliSession, name: str, done: bool, yes: str, no: str) -> None:
-    if session.out.as_json:
-        session.out.json({"name": name, "changed": done})
-    else:
-        session.out.say(f"{name} {yes if done else no}")
+    session.out.changed(name, done, "is resumed", "was not paused")
 
 
 def webhook_data(info: WebhookInfo) -> dict[str, Any]:
