@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from stepwell import Context, GraphBuilder, Machine, step, transition, workflow
 
-SCRIPT = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+MARKUP = "<img src=x onerror=\"document.title='owned'\">"  # without a slash, as names are
+SCRIPT = f"{MARKUP}<script>document.title='owned'</script>"
 MARKDOWN = "[press](javascript:document.title='owned') ![](x:y) `</code><svg onload=document.title='owned'>`"
 LETTERS = "\u202egnp.exe \u0000\u001b[31m {{7*7}} ${7*7} ' \" \\ </script> %00 𝕏 é"
 HOSTILE = f"{SCRIPT} {MARKDOWN} {LETTERS}"

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from tests.browser.hostile_flows import HOSTILE, SCRIPT
+from tests.browser.hostile_flows import HOSTILE, MARKUP, SCRIPT
 from tests.demo_process import until
 
 TOKEN = "token-of-the-hostile-tests"
@@ -24,7 +25,9 @@ VIEWS = ("graph", "steps", "events", "state", "documents", "logs", "io")
 PAGES = (
     *("/runs", "/runs?status=failed", "/workflows", "/approvals", "/workers", "/settings"),
     *(f"/settings/{name}" for name in ("keys", "limits", "retention", "audit", "about", "appearance")),
-    *("/demo", "/sign-in", "/runs/nothing-here"),
+    *("/demo", "/sign-in", "/runs/nothing-here", "/settings/secrets"),
+    *("/schedules", "/webhooks", "/triggers", "/alerts"),
+    *("/records", "/records/boxes", "/records/boxes?record=one"),
 )
 # What a script that got through would have left behind.
 TRACES = """() => [
@@ -82,8 +85,34 @@ def _fill(client: httpx.Client) -> list[str]:
     _post(client, f"/runs/{gone}/cancel", {"reason": words})
     _post(client, "/keys", {"name": SCRIPT[:190], "scopes": ["read"], "roles": ["<b>finance</b>"]})
     runs += [held, gone]
+    _fill_lists(client, words)
     until(lambda: {_status(client, run) for run in runs} <= {"completed", "failed", "suspended", "cancelled"})
     return runs
+
+
+def _fill_lists(client: httpx.Client, words: str) -> None:
+    """Leave hostile words in triggers, alerts with an incident, and records."""
+    name = quote(MARKUP, safe="")
+    schedule = {"name": MARKUP, "workflow": "speaks", "cron": "0 0 1 1 *", "input": words}
+    _post(client, "/schedules", schedule)
+    _post(client, f"/schedules/{name}/pause", {"reason": words})
+    _post(client, "/webhooks", {"name": MARKUP, "workflow": "speaks", "scheme": "none"})
+    trigger = {
+        "name": MARKUP,
+        "workflow": "speaks",
+        "event": SCRIPT,
+        "key": SCRIPT,
+        "condition": f"{MARKUP!r} == ''",
+    }
+    _post(client, "/triggers", trigger)
+    _post(client, f"/triggers/{name}/pause", {"reason": words})
+    _post(client, "/runs", {"workflow": "speaks", "input": "", "queue": MARKUP})
+    alert = {"what": "no_worker", "queue": MARKUP, "after": 1}
+    collection = {"schema": {"type": "object", "title": words, "properties": {SCRIPT: {"title": words}}}}
+    for path, body in ((f"/alerts/{name}", alert), ("/records/boxes", collection)):
+        assert client.put(f"/api/v1{path}", json=body).status_code < 300, path
+    _post(client, "/records/boxes/items", {"id": "one", "data": {SCRIPT: words}})
+    until(lambda: any(each["incidents"] for each in client.get("/api/v1/alerts").json()["alerts"]))
 
 
 def _status(client: httpx.Client, run: str) -> str:
@@ -153,6 +182,9 @@ def _say_it_all(tab: Page, address: str, runs: list[str], check: Any) -> None:
     tab.goto(f"{address}/approvals")
     expect(tab.get_by_text(SCRIPT).first).to_be_visible()
     check()
+    for page in ("schedules", "webhooks", "triggers", "alerts", "records/boxes"):
+        tab.goto(f"{address}/{page}")
+        expect(tab.get_by_role("main").get_by_text(MARKUP).first).to_be_visible()
     tab.goto(f"{address}/runs")
     expect(tab.get_by_role("link", name=SCRIPT).first).to_be_visible()
     tab.keyboard.press("Control+k")
