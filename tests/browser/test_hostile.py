@@ -182,9 +182,11 @@ def _say_it_all(tab: Page, address: str, runs: list[str], check: Any) -> None:
     tab.goto(f"{address}/approvals")
     expect(tab.get_by_text(SCRIPT).first).to_be_visible()
     check()
-    for page in ("schedules", "webhooks", "triggers", "alerts", "records/boxes"):
+    for page in ("schedules", "webhooks", "triggers", "alerts"):
         tab.goto(f"{address}/{page}")
         expect(tab.get_by_role("main").get_by_text(MARKUP).first).to_be_visible()
+    tab.goto(f"{address}/records/boxes?record=one")
+    expect(tab.get_by_role("main").get_by_text("document.title='owned'").first).to_be_visible()
     tab.goto(f"{address}/runs")
     expect(tab.get_by_role("link", name=SCRIPT).first).to_be_visible()
     tab.keyboard.press("Control+k")
