@@ -114,8 +114,7 @@ def test_sync_code_awaits_a_wait_too(durable_engines: Engines) -> None:
 
 
 INTERRUPTED = """
-import faulthandler, os, signal, threading
-faulthandler.dump_traceback_later(60, exit=True)  # says where it hangs
+import os, signal, threading
 from stepwell import Context, Engine, SyncClient, workflow
 
 @workflow
