@@ -265,3 +265,15 @@ def test_a_scan_takes_as_long_for_five_hundred_values_as_for_fifty() -> None:
         return min(times)
 
     assert seconds(500) < 5 * seconds(50)
+
+
+def test_a_record_whose_arguments_do_not_fit_is_searched_without_them() -> None:
+    redactor = Redactor()
+    redactor.learn("api", "sk_live_0123456789")
+
+    record = logging.getLogger("app").makeRecord(
+        "app", logging.WARNING, "a.py", 1, "%d of sk_live_0123456789", ("sk_live_0123456789",), None
+    )
+
+    assert record.getMessage() == "%d of [secret api]"
+    assert not record.args

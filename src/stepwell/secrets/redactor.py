@@ -257,7 +257,13 @@ def watch_logging(redactor: Redactor) -> None:
 
 
 def _redact_record(record: logging.LogRecord) -> None:
-    text = shown = record.getMessage()
+    if not _watching:
+        return
+    try:
+        text = shown = record.getMessage()
+    except Exception:  # the arguments do not fit: the message is searched, and they are left out
+        text = shown = str(record.msg)
+        record.args = None
     trace = seen = ""
     if record.exc_info and record.exc_info[0] is not None:
         trace = seen = "".join(traceback.format_exception(*record.exc_info)).rstrip()
