@@ -71,7 +71,7 @@ def test_what_is_not_there_cannot_be_deleted(
     verb = words.split() if " " in words else [words, "delete"]
 
     assert main([*verb, "nobody", *here]) == 3
-    assert "nobody" in capsys.readouterr().err
+    assert "nobody does not exist; see stepwell" in capsys.readouterr().err
 
 
 @pytest.mark.req("C1")

@@ -145,12 +145,12 @@ class Output:
         else:
             self.say(f"{name} {yes if done else no}")
 
-    def deleted(self, name: str, done: bool, *, word: str = "changed") -> int:
-        """Say whether the thing of that name was deleted; return the exit code."""
+    def deleted(self, name: str, done: bool, *, names: str) -> int:
+        """Say whether it was deleted; return the exit code. The command `names` lists what there is."""
         if self.as_json:
-            self.json({"name": name, word: done})
+            self.json({"name": name, "deleted": done})
         else:
-            self.say(f"{name} {'is deleted' if done else 'does not exist'}")
+            self.say(f"{name} is deleted" if done else f"{name} does not exist; see {names}")
         return 0 if done else NOT_FOUND
 
     def confirm(self, question: str, *, yes: bool) -> bool:

@@ -1,5 +1,6 @@
 import { X } from "lucide-react";
 import type { ReactNode } from "react";
+import { IconButton } from "./IconButton";
 
 /** What is made or looked at beside a list. */
 export function SidePanel(props: { title: string; close: () => void; children: ReactNode }) {
@@ -8,9 +9,7 @@ export function SidePanel(props: { title: string; close: () => void; children: R
       <div className="insp-h">
         <h2 className="sans">{props.title}</h2>
         <span className="grow" />
-        <button type="button" className="iconbtn sm" aria-label="Close" title="Close" onClick={props.close}>
-          <X className="i" aria-hidden="true" />
-        </button>
+        <IconButton icon={X} title="Close" act={props.close} />
       </div>
       {props.children}
     </section>

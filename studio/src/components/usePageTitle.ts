@@ -3,6 +3,6 @@ import { useEffect } from "react";
 /** Name the browser's tab after the page. */
 export function usePageTitle(title: string): void {
   useEffect(() => {
-    document.title = title ? `${title} · Stepwell Studio` : "Stepwell Studio";
+    document.title = `${title} · Stepwell Studio`;
   }, [title]);
 }

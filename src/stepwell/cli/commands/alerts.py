@@ -122,7 +122,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete an alert; its open incidents are forgotten."""
     async with session.client(payloads=False) as client:
         done = await client.alerts.delete(name, by=by or session.user)
-    return session.out.deleted(name, done, word="deleted")
+    return session.out.deleted(name, done, names="stepwell alerts list")
 
 
 async def _unknown(client: Any, workflow: str) -> str:

@@ -110,7 +110,7 @@ async def drop(
         raise InvalidRequest("nothing was deleted")
     async with session.client() as client:
         done = await client.records.drop(name, with_records=with_records, by=by or session.user)
-    return session.out.deleted(name, done)
+    return session.out.deleted(name, done, names="stepwell records list")
 
 
 @commands.add(
@@ -209,7 +209,7 @@ async def delete(session: CliSession, name: Name, id: Id, version: Version | Non
     """Delete a record."""
     async with session.client() as client:
         done = await client.records.delete(name, id, version=version or 0)
-    return session.out.deleted(id, done)
+    return session.out.deleted(id, done, names=f"stepwell records find {name}")
 
 
 @commands.add("export", "stepwell records export customers --to customers.jsonl")

@@ -223,12 +223,11 @@ async def backfill(
 
 
 @commands.add("delete", "stepwell schedules delete nightly")
-async def delete(session: CliSession, name: Name, by: By = "") -> None:
+async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a schedule; its runs continue."""
     async with session.client() as client:
-        await client.schedules.get(name)
-        changed = await client.schedules.delete(name, by=by or session.user)
-    session.out.changed(name, changed, "is deleted", "was deleted before")
+        done = await client.schedules.delete(name, by=by or session.user)
+    return session.out.deleted(name, done, names="stepwell schedules list")
 
 
 def schedule_data(info: ScheduleInfo) -> dict[str, Any]:

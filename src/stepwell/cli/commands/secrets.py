@@ -82,7 +82,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a secret; workers stop using it within seconds."""
     async with session.client(payloads=False) as client:
         done = await client.secrets.delete(name, by=by or session.user)
-    return session.out.deleted(name, done, word="deleted")
+    return session.out.deleted(name, done, names="stepwell secrets list")
 
 
 @commands.add("rotate", "stepwell secrets rotate")

@@ -92,7 +92,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a trigger; the runs that it started continue."""
     async with session.client() as client:
         done = await client.triggers.delete(name, by=by or session.user)
-    return session.out.deleted(name, done)
+    return session.out.deleted(name, done, names="stepwell triggers list")
 
 
 @commands.add("pause", "stepwell triggers pause ship --reason 'the warehouse moves'")

@@ -96,7 +96,7 @@ async def delete(session: CliSession, name: Name, by: By = "") -> int:
     """Delete a webhook. Its path stops working; its runs continue."""
     async with session.client() as client:
         done = await client.webhooks.delete(name, by=by or session.user)
-    return session.out.deleted(name, done)
+    return session.out.deleted(name, done, names="stepwell webhooks list")
 
 
 @commands.add("pause", "stepwell webhooks pause refunds --reason 'the shop sends twice'")
